@@ -269,7 +269,7 @@ def test_any_frame_is_audited_by_its_own_columns(frame):
     assert (unequal["rows"], unequal["of"], unequal["detail"]) == (1, 2, "n from 1 to 2 of 2")
     lines = render(told).splitlines()
     assert lines[0] == "score"
-    assert "cells with unequal n 1 of 2 n from 1 to 2 of 2" in " ".join(" ".join(lines).split())
+    assert "cells with unequal n 1 of 2 (n from 1 to 2 of 2)" in " ".join(" ".join(lines).split())
     said = " ".join(" ".join(lines[1:4]).split())
     assert "3 of 6 mean 1.000, could be 0.333 to 1.000 most in b: 2 (no_bytes 2, invalid 1)" in said
     assert max(map(len, lines)) <= 78
