@@ -50,8 +50,12 @@ def prompt_scale(prompt: Prompt) -> dict[int, str]:
     if "Scale:" not in header:
         return {}
     lines = header[header.index("Scale:") + 1 :]
-    grades = [re.match(r"(\d+): *(.+)", line) for line in lines]
-    return {int(grade[1]): grade[2] for grade in grades if grade}
+    grades = [re.match(r"\s*(\d+): *(.+)", line) for line in lines]
+    scale = {int(grade[1]): grade[2] for grade in grades if grade}
+    if len(scale) < 2:
+        got = f"{len(scale)} grades below 'Scale:' in the header of {prompt}"
+        raise DataError(got, "a line per grade, such as 3: partly right", "write one for each")
+    return scale
 
 
 def _parts(prompt: Prompt) -> tuple[list[str], str]:

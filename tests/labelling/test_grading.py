@@ -215,3 +215,13 @@ def test_a_prompt_of_ones_own_brings_its_scale(tmp_path):
     rows = pd.DataFrame({"system": "a", "grade": [2, 0, None], "seconds": 1.0})
     (row,) = grade_shares(rows, "system", scale=prompt_scale(prompt)).to_dict("records")
     assert (row["grade 0"], row["grade 1"], row["grade 2"], row["unscored"]) == (0.5, 0, 0.5, 1)
+
+
+@pytest.mark.parametrize("lines", ["", "0 wrong\n1 right\n", "0: wrong\n"])
+def test_a_scale_that_cannot_be_read_is_refused(tmp_path, lines):
+    prompt = tmp_path / "mine.txt"
+    prompt.write_text(f"---\nScale:\n{lines}---\n{{question}} {{answers}}")
+    with pytest.raises(DataError, match=r"grades below 'Scale:' in the header of .*mine\.txt"):
+        prompt_scale(prompt)
+    prompt.write_text("---\nScale:\n  0: wrong\n  1: right\n---\n{question} {answers}")
+    assert prompt_scale(prompt) == {0: "wrong", 1: "right"}
