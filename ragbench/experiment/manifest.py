@@ -296,21 +296,18 @@ def check_rows(folder: Path, manifest: Mapping[str, Any]) -> None:
 def inputs_sha256(run: Any, described: Mapping[str, Any]) -> str | None:
     """Return one hash of all that rows are made of, but for the replies of models.
 
-    It is of the manifest, the code of this package, every question, document and cell, and the
-    prompts. None where a function or object of the user's takes part, which may have changed.
+    It is of the manifest (which has a hash of all documents and of all chunks), the code of this
+    package, every question and cell, and the prompts. None where a function or object of the user's
+    takes part, which may have changed.
     """
     experiment = run.experiment
     people = [*experiment.generator.values(), *experiment.judge.values()]
     files = sorted(Path(__file__).parents[1].rglob("*.py"))
+    parts = [*map(is_model, people), *map(_is_shipped, experiment.retriever.values())]
+    if not all(parts) or not isinstance(experiment.tokenizer, Path | None):
+        return None
     if experiment.tokenizer is not None:
         files.append(experiment.tokenizer)
-    parts = [
-        *map(is_model, people),
-        *map(_is_shipped, experiment.retriever.values()),
-        isinstance(files[-1], Path),
-    ]
-    if not all(parts):
-        return None
     total = hashlib.sha256()
     for path in files:
         total.update(path.read_bytes())
@@ -318,7 +315,7 @@ def inputs_sha256(run: Any, described: Mapping[str, Any]) -> str | None:
     prompts = {place: load_prompt(prompt) for place, prompt in experiment.prompts.items()}
     total.update(f"{json.dumps(settings, default=_as_json)} {prompts}".encode())
     for name, data in run.data.items():
-        for part in (*data.questions, *data.documents, *experiment.cells(name)):
+        for part in (*data.questions, *experiment.cells(name)):
             total.update(repr(part).encode(errors="surrogatepass"))
     return total.hexdigest()
 

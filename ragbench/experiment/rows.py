@@ -145,7 +145,10 @@ class Row:
             if value is None:
                 continue
             if not isinstance(value, _BUILTIN[kind]):
-                value = {"int": int, "float": float}[kind](value)
+                number = {"int": int, "float": float}[kind](value)
+                if number != float(value):
+                    raise ValueError(f"{name} is {value!r}")
+                value = number
             there[name] = value
         row = cls(**there)
         if row.judge_scale is not None:

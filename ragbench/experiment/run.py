@@ -23,7 +23,7 @@ from tqdm.auto import tqdm
 
 from ragbench.data.relevance import judgements
 from ragbench.embedding import NotOnDiskError
-from ragbench.errors import ConfigError, ModelError
+from ragbench.errors import ConfigError, ModelError, RagbenchError
 from ragbench.experiment import manifest as manifests
 from ragbench.experiment.answers import KeptAnswers, end_on_full_disk
 from ragbench.experiment.axes import NONE, is_model
@@ -495,7 +495,7 @@ def run_experiment(experiment: Any, executor: Executor | None, progress: bool) -
         try:
             return as_frame(_written(run, files, progress))
         except Exception as error:
-            if "pickle" not in str(error):
+            if isinstance(error, RagbenchError) or "pickle" not in str(error):
                 raise
             got = f"{executor_name} cannot send a part of the experiment to its processes: {error}"
             do = "define it in a file that is imported, without locks and open files, or run()"

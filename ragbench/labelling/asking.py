@@ -21,7 +21,7 @@ import pandas as pd
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from ragbench.data.ragchecker import Claim, claim_text
-from ragbench.llm import ask
+from ragbench.llm import ask, label_schema
 from ragbench.llm.models import BOUNDS
 from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
@@ -117,6 +117,19 @@ class LabelStep:
         options = {**options, "ids": table.pop("ids").tolist()}
         labels = iter(self.ask(model, options, **table.to_dict("list")))
         return [None if listed is None else tuple(next(labels) for _ in listed) for listed in items]
+
+
+def label_step(
+    name: str, prompt: str, labels: tuple[str, ...], needs: str, blank: str, items: str
+) -> LabelStep:
+    """Make a step whose label is one of ``labels`` for each item of a text.
+
+    The label of an item is ``blank`` where its text is.
+    """
+    schema = label_schema(1, labels)
+    return LabelStep(
+        name, prompt, schema, needs, lambda reply: reply.labels[0], blank, "label", items
+    )
 
 
 def texts_step(

@@ -18,8 +18,7 @@ import pandas as pd
 from ragbench.data.files import read_jsonl
 from ragbench.data.ragchecker import LABELS, Claim, RagResult
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.labelling.asking import LabelStep, texts_step
-from ragbench.llm import label_schema
+from ragbench.labelling.asking import label_step, texts_step
 from ragbench.llm.models import not_named
 from ragbench.paths import packaged_data
 from ragbench.stats.inputs import as_list, same_length
@@ -27,16 +26,7 @@ from ragbench.text.sentences import split_sentences
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = LABELS
 _EXTRACT = texts_step("claims", "steps_claims", "passage", "claims")
-_CHECK = LabelStep(
-    "claim check",
-    "steps_check",
-    label_schema(1, LABELS),
-    "reference",
-    lambda reply: reply.labels[0],
-    blank=NEUTRAL,
-    bound="label",
-    items="claims",
-)
+_CHECK = label_step("claim check", "steps_check", LABELS, "reference", NEUTRAL, "claims")
 _NO_QUESTION = "(none)"
 _SHORT_WORDS = 5
 _SHORT_CHARACTERS = 40

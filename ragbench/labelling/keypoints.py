@@ -7,20 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ragbench.labelling.asking import LabelStep
-from ragbench.llm import label_schema
+from ragbench.labelling.asking import label_step
 from ragbench.metrics.keypoints import VERDICTS
 
-_STEP = LabelStep(
-    "keypoints",
-    "steps_keypoints",
-    label_schema(1, VERDICTS),
-    "response",
-    lambda reply: reply.labels[0],
-    blank="neither",
-    bound="label",
-    items="keypoints",
-)
+_STEP = label_step("keypoints", "steps_keypoints", VERDICTS, "response", "neither", "keypoints")
 
 
 def keypoint_verdicts(

@@ -581,12 +581,16 @@ def _json_schema_of(schema: Any) -> str:
     if schema is None:
         return ""
     if isinstance(schema, type) and hasattr(schema, "model_json_schema"):
-        return canonical_schema(_sent_schema(schema))
+        return _schema_text(schema)
     right = "a pydantic BaseModel class (or one per prompt)"
     raise ConfigError(f"schema {schema!r}", right, "write class Verdict(BaseModel): ...")
 
 
 @lru_cache(maxsize=4096)
+def _schema_text(schema: Any) -> str:
+    return canonical_schema(schema.model_json_schema())
+
+
 def _sent_schema(schema: Any) -> dict[str, Any] | None:
     """Return the schema that goes to the server: fields in their order, in which a model must write
     them (a reason before its verdict).

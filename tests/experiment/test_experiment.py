@@ -562,3 +562,12 @@ def test_the_bar_of_rows_is_shown_where_it_is_asked_for(tmp_path, capsys):
     (tmp_path / "rows.jsonl").unlink()  # or they would be read, and none be made
     made.run(progress=True)
     assert "2/2" in capsys.readouterr().err
+
+
+def test_an_error_of_ours_that_speaks_of_pickles_stays_what_it_is(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise DataError("the recipe for pickles is not there", "a recipe")
+
+    monkeypatch.setattr("ragbench.experiment.run.make_rows", refuse)
+    with pytest.raises(DataError, match="the recipe for pickles"):
+        experiment(tmp_path, 2, N=(4,), generator=None, judge=None).run(progress=False)

@@ -164,3 +164,11 @@ def test_names_that_a_file_system_folds_have_folders_of_their_own():
     assert len(folders) == len(names)
     assert not folders & {"con", "x."}
     assert not any(set('<>:"|?*\\') & set(folder) for folder in folders)
+
+
+def test_a_number_that_was_whole_is_no_fraction(whole, tmp_path):
+    for file, content in whole.items():
+        (tmp_path / file).write_bytes(content)
+    (tmp_path / "rows.jsonl").write_bytes(changed(whole["rows.jsonl"], k=7.5))
+    with pytest.raises(rb.errors.DataError, match=r"rows\.jsonl, line 1 is no row"):
+        rb.load_rows(tmp_path)

@@ -309,7 +309,8 @@ def test_a_model_that_knows_structured_output_is_told_of_the_schema():
         def with_structured_output(self, schema, *, include_raw=False, **kwargs):
             from langchain_core.runnables import RunnableLambda
 
-            told.append(schema)
+            told.append(dict(schema))
+            schema.clear()  # what a client does with it is its own affair
             call = {"name": "Word", "args": {"word": "by tool"}, "id": "1", "type": "tool_call"}
             return RunnableLambda(
                 lambda _: {"raw": AIMessage(content="", tool_calls=[call]), "parsed": None}
