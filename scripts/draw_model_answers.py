@@ -218,7 +218,8 @@ def write_claims(folder: Path, name: str) -> None:
     sheets = claim_sheets(results, seed)
     write_lines(folder / "items.jsonl", sheets)
     write_lines(folder / "second_pass.jsonl", second_sheets(sheets, seed))
-    RagResults(tuple(results)).write(folder / "key.json")
+    key = json.dumps(RagResults(tuple(results)).to_dict(), indent=2)
+    (folder / "key.json").write_text(key, encoding="utf-8")
     about = recordings.manifest(recording)
     counted = f"{len(sheets)} questions, {len(results)} answers"
     print(f"Frame closed: {about['model']}, replies {about['file']['sha256']}, {counted}.")

@@ -262,7 +262,7 @@ def main() -> None:
         key = json.loads((folder / "key.json").read_text(encoding="utf-8"))
         file = LABELS / f"{name.replace('labels', 'claims')}.json"
         results = collect(seen, key, labels)
-        results.write(file)
+        file.write_text(json.dumps(results.to_dict(), indent=2), encoding="utf-8")
         print(f"{file}: {len(results.results)} results")
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ragbench.data.answers import read_answers
 from ragbench.data.mtrag import load_mtrag
-from ragbench.data.nuggets import read_nuggets
 from ragbench.embedding import make_embedder
 from ragbench.labelling.exam import PROMPTS, SCALE, SYSTEMS, exam_order, exam_prompt
 from ragbench.llm import Cassette
@@ -29,7 +29,7 @@ from ragbench.llm.endpoints import endpoint_of
 from ragbench.llm.reply import Usage
 from ragbench.llm.structured import as_messages, canonical_schema
 from ragbench.metrics.nuggets import SUPPORT
-from ragbench.paths import packaged_data
+from ragbench.paths import packaged_data, shared_data
 from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.recordings import RECORDINGS
 from ragbench.text.sentences import split_sentences
@@ -78,10 +78,16 @@ def exam_requests():
             yield {"key": ["pair", name, first, "faithfulness"], "prompt": prompt, **about}
 
 
+def track_answers():
+    """Return the answers of TREC RAG 2024 with their nuggets."""
+    track = shared_data("trec_rag24", "nugget_assignment.20241108.jl.gz")
+    return read_answers(track, {"system": "run_id", "answer": "answer_text"})
+
+
 def nugget_requests():
     """Yield a prompt for every nugget of every answer."""
     prompt = load_prompt(NUGGET)
-    for row in read_nuggets().itertuples():
+    for row in track_answers().itertuples():
         for number, nugget in enumerate(row.nuggets):
             shown = {"question": row.question, "answer": row.answer or "(none)"}
             yield {
@@ -166,7 +172,7 @@ def cosines():
     """Return each nugget's largest cosine with a sentence of the answer; 0 with none."""
     embedder = make_embedder("minilm")
     found = {}
-    for row in read_nuggets().itertuples():
+    for row in track_answers().itertuples():
         sentences = split_sentences(row.answer, "claims")
         texts = [nugget["text"] for nugget in row.nuggets]
         best = np.zeros(len(texts))

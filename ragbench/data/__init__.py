@@ -15,7 +15,6 @@ from ragbench.data.clapnq import load_clapnq
 from ragbench.data.dragonball import load_dragonball, load_dragonball_answers
 from ragbench.data.hotpotqa import fetch_hotpotqa, load_hotpotqa
 from ragbench.data.mtrag import load_mtrag
-from ragbench.data.nuggets import read_nuggets
 from ragbench.data.ragchecker import load_ragchecker_meta, read_ragchecker
 from ragbench.data.relevance import load_beir, write_trec_run
 from ragbench.data.user import (

@@ -127,7 +127,16 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     aliases = _DEEPEVAL if _OF_DEEPEVAL.intersection(table.frame.columns) else COLUMNS
     texts = ("answer", "context")
     table = table.in_our_names(aliases, columns or {}, "columns", _LISTS, texts)
-    frame = table.frame
+    repairs = _read_cells(table)
+    _identify(table)
+    table.frame.attrs = {"repairs": repairs}
+    if repairs:
+        warnings.warn(f"{table.name}: {'; '.join(repairs)}", stacklevel=3)
+    return table.frame
+
+
+def _read_cells(table: Table) -> list[str]:
+    """Read the cells of our columns, in place; say of which columns how many were put right."""
     repairs: Counter[str] = Counter()
 
     def read(row: dict, where: str) -> _Row:
@@ -137,16 +146,12 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
         return record
 
     records = table.records(read, None)
+    frame = table.frame
     for name in frame.columns.intersection(list(_Row.model_fields)):
         cells = [getattr(record, name) for record in records]
         frame[name] = pd.Series(cells, frame.index, dtype=object)
-    _identify(table)
     counts = sorted((+repairs).items())
-    listed = [f"cells of {name!r} put right: {count}" for name, count in counts]
-    frame.attrs = {"repairs": listed}
-    if listed:
-        warnings.warn(f"{table.name}: {'; '.join(listed)}", stacklevel=3)
-    return frame
+    return [f"cells of {name!r} put right: {count}" for name, count in counts]
 
 
 def _unnested(frame: pd.DataFrame) -> pd.DataFrame:

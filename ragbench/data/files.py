@@ -11,7 +11,7 @@ import operator
 import re
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -63,12 +63,6 @@ def _of_words(text: Any, info: ValidationInfo) -> Any:
 OfWords = AfterValidator(_of_words)
 
 
-def _closest(folder: Path, name: str) -> list[str]:
-    """List the visible names in a folder that are most like ``name``."""
-    names = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
-    return difflib.get_close_matches(name, sorted(names), n=6, cutoff=0)
-
-
 def read_text(path: str | Path) -> str:
     """Read a UTF-8 text file, plain or gzip.
 
@@ -76,6 +70,22 @@ def read_text(path: str | Path) -> str:
     for one without text.
     """
     path = Path(path).expanduser()
+    raw = _unpacked(path)
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = raw[: error.start].count(b"\n")
+        got = f"{path}, line {before + 1}: byte 0x{raw[error.start]:02x} is not UTF-8"
+        do = "in Excel: File, Save as, CSV UTF-8; in an editor: Save as, encoding UTF-8"
+        raise DataError(got, "text in UTF-8", do) from None
+    if not text.strip("\0 \r\n\t"):
+        do = "check that it was written completely"
+        raise EmptyFileError(f"{path} is empty", "at least one record", do)
+    return text
+
+
+def _unpacked(path: Path) -> bytes:
+    """Return the bytes of a file, plain or gzip."""
     try:
         raw = path.read_bytes()
         if raw.startswith(b"\x1f\x8b"):
@@ -89,17 +99,13 @@ def read_text(path: str | Path) -> str:
         got = f"{path} cannot be read: {error}"
         raise DataError(got, "a whole file (for a folder: load_documents)", "check it") from None
     check_unpacked(path, len(raw))
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = raw[: error.start].count(b"\n")
-        got = f"{path}, line {before + 1}: byte 0x{raw[error.start]:02x} is not UTF-8"
-        do = "in Excel: File, Save as, CSV UTF-8; in an editor: Save as, encoding UTF-8"
-        raise DataError(got, "text in UTF-8", do) from None
-    if not text.strip("\0 \r\n\t"):
-        do = "check that it was written completely"
-        raise EmptyFileError(f"{path} is empty", "at least one record", do)
-    return text
+    return raw
+
+
+def _closest(folder: Path, name: str) -> list[str]:
+    """List the visible names in a folder that are most like ``name``."""
+    names = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+    return difflib.get_close_matches(name, sorted(names), n=6, cutoff=0)
 
 
 def check_unpacked(path: Path, size: int) -> None:
@@ -191,33 +197,39 @@ def each_record(
     """
     if isinstance(make, type):
         make = functools.partial(as_record, make)
-    records = []
+    records: dict[str, Record] = {}  # by place
     errors = []
-    first: dict[Any, str] = {}
     total = 0
     for place, row in rows:
         total += 1
         where = f"{path}, {place}"
         try:
-            record = make(row, where)
-            key = once(record) if once else None
-            if key is not None and first.setdefault(key, place) != place:
-                got = f"{where}: {key!r} was there before ({first[key]})"
-                raise DataError(got, "each one once", "rename or remove one of the two")
-            records.append(record)
+            records[place] = make(row, where)
         except DataError as error:
             errors.append(error)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             got = f"{where} has another shape: {type(error).__name__} {error}"
             errors.append(DataError(got, "the published file", "download it again"))
-    if len(errors) > 1:
-        raise _together(errors, f"{path}: {len(errors)} of {total} are bad")
+    if once:
+        keys = {place: once(record) for place, record in records.items()}
+        errors += _repeats(path, keys)
     if errors:
-        raise errors[0]
-    return records
+        raise _together(errors, f"{path}: {len(errors)} of {total} are bad")
+    return list(records.values())
+
+
+def _repeats(path: str | Path, keys: Mapping[str, Any]) -> Iterator[DataError]:
+    """Yield an error for each place whose key an earlier place has."""
+    first: dict[Any, str] = {}
+    for place, key in keys.items():
+        if key is not None and first.setdefault(key, place) != place:
+            got = f"{path}, {place}: {key!r} was there before ({first[key]})"
+            yield DataError(got, "each one once", "rename or remove one of the two")
 
 
 def _together(errors: list[DataError], head: str) -> DataError:
+    if len(errors) == 1:
+        return errors[0]
     listed = [error.got for error in errors[:_LISTED]]
     if len(errors) > _LISTED:
         listed.append(f"and {len(errors) - _LISTED} more")

@@ -81,14 +81,21 @@ def load_mtrag() -> PeoplesGrades:
         question = questions[evaluation["task_id"]]
         chunks = [documents[name].text for name in question.meta["doc_ids"]]
         answers.append(_answer(evaluation, question, chunks))
-        for measure in MEASURES:
-            for rater, grade in evaluation["annotations"][measure].items():
-                key = (question.id, evaluation["model_id"], measure, rater)
-                grades.append((*key, int(grade["value"])))
+        grades += _grades(evaluation)
     meta = {"file": _FILE}
     data = Dataset("mtrag", tuple(questions.values()), tuple(documents.values()), meta=meta)
-    columns = ["question_id", "system", "measure", "rater", "grade"]
-    return PeoplesGrades(data, pd.DataFrame(answers), pd.DataFrame(grades, columns=columns))
+    return PeoplesGrades(data, pd.DataFrame(answers), pd.DataFrame(grades))
+
+
+def _grades(evaluation: dict) -> list[dict]:
+    """Return a row for each grade that a person gave an answer."""
+    grades = []
+    for measure in MEASURES:
+        for rater, grade in evaluation["annotations"][measure].items():
+            row = {"question_id": evaluation["task_id"], "system": evaluation["model_id"]}
+            row |= {"measure": measure, "rater": rater, "grade": int(grade["value"])}
+            grades.append(row)
+    return grades
 
 
 def _answer(evaluation: dict, question: Question, chunks: list[str]) -> dict:

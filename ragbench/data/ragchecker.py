@@ -131,15 +131,15 @@ class RagResult:
         undefined metric is null.
         """
         row = dict(self.extra)
+        undone = self.missing()
         for ours, theirs in _NAMES.items():
             value = getattr(self, ours)
-            if value is not None and ours not in self.missing():
+            if value is not None and ours not in undone:
                 row[theirs] = value
-        texts = []
+        row["retrieved_context"] = texts = []
         for chunk in self.chunks:
             text = asdict(chunk)
             texts.append({name: value for name, value in text.items() if value is not None})
-        row["retrieved_context"] = texts
         if self.metrics is not None:
             row["metrics"] = _or_null(self.metrics)
         return row
@@ -162,18 +162,11 @@ class RagResults:
     metrics: Mapping[str, Mapping[str, float]] | None = None
 
     def to_dict(self) -> dict:
-        """Return results as RAGChecker's JSON object, see `RagResult.to_dict`."""
+        """Return results as RAGChecker's JSON object, which `read_ragchecker` reads."""
         data: dict = {"results": [result.to_dict() for result in self.results]}
         if self.metrics is not None:
             data["metrics"] = {group: _or_null(part) for group, part in self.metrics.items()}
         return json.loads(json.dumps(data))  # lists for tuples
-
-    def write(self, path: str | Path) -> Path:
-        """Write the file and return its path; reading it again gives the same results."""
-        path = Path(path).expanduser()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(self.to_dict(), indent=2), encoding="utf-8")
-        return path
 
 
 def _or_null(numbers: Mapping[str, float]) -> dict[str, float | None]:
@@ -233,12 +226,13 @@ def _check_sizes(row: RagResult, names: Sequence[str], where: str) -> None:
 
     Without a retrieved text there is nothing to hold a row per claim: an empty list is right.
     """
+    in_chunks = names[-1]
     sizes = {}
     for name in names:
         part = getattr(row, name)
-        if part is not None and (row.chunks or name != names[-1]):
+        if part is not None and (row.chunks or name != in_chunks):
             sizes[_NAMES[name]] = len(part)
-    widths = {len(labels) for labels in getattr(row, names[-1]) or ()}
+    widths = {len(labels) for labels in getattr(row, in_chunks) or ()}
     if len(set(sizes.values())) > 1 or widths - {len(row.chunks)}:
         listed = ", ".join(f"{name} has {size}" for name, size in sizes.items())
         got = f"{where}: {listed}, or not {len(row.chunks)} labels in each row"
@@ -269,29 +263,30 @@ def load_ragchecker_meta(path: str | Path | None = None) -> pd.DataFrame:
         path, "ragchecker", "meta_evaluation", name=f"RAGChecker's {_HUMAN}", do=do
     )
     recorded = _recorded_scores(folder)
-    pairs = []
     people = pd.DataFrame(_pairs(folder, _HUMAN))
-    for instance, rows in people.groupby("instance_id", sort=False):
-        first = rows.iloc[0]
-        models = first["model1"]["model_name"], first["model2"]["model_name"]
-        responses = first["model1"]["response"], first["model2"]["response"]
-        pair = {
-            "id": str(instance),
-            "domain": first["dataset"],
-            "query_id": first["query_id"],
-            "question": first["query"],
-            "reference": first["gt_answer"],
-            "models": models,
-            "responses": responses,
-        }
-        sides = zip(models, responses, strict=True)
-        scores = [recorded.get((instance, *side), {}) for side in sides]
-        for aspect in ASPECTS:
-            label = f"{aspect}_label"
-            pair[aspect] = rows[label].tolist()
-            pair[f"recorded {aspect}"] = [float(score.get(label, math.nan)) for score in scores]
-        pairs.append(pair)
-    return pd.DataFrame(pairs)
+    by_pair = people.groupby("instance_id", sort=False)
+    return pd.DataFrame([_pair(rows, recorded) for _, rows in by_pair])
+
+
+def _pair(rows: pd.DataFrame, recorded: Mapping[tuple, dict]) -> dict:
+    """Return one pair from its rows, one an annotator."""
+    first = rows.iloc[0]
+    sides = first["model1"], first["model2"]
+    pair = {
+        "id": str(first["instance_id"]),
+        "domain": first["dataset"],
+        "query_id": first["query_id"],
+        "question": first["query"],
+        "reference": first["gt_answer"],
+        "models": tuple(side["model_name"] for side in sides),
+        "responses": tuple(side["response"] for side in sides),
+    }
+    scores = [recorded.get(_key(first, side), {}) for side in sides]
+    for aspect in ASPECTS:
+        label = f"{aspect}_label"
+        pair[aspect] = rows[label].tolist()
+        pair[f"recorded {aspect}"] = [float(score.get(label, math.nan)) for score in scores]
+    return pair
 
 
 def _recorded_scores(folder: Path) -> dict[tuple, dict]:
@@ -300,9 +295,12 @@ def _recorded_scores(folder: Path) -> dict[tuple, dict]:
     if any(folder.glob(f"{_RECORDED}*")):
         for row in _pairs(folder, _RECORDED):
             for side in (row["model1"], row["model2"]):
-                key = (row["instance_id"], side["model_name"], side["response"])
-                recorded[key] = side.get("ragchecker", {})
+                recorded[_key(row, side)] = side.get("ragchecker", {})
     return recorded
+
+
+def _key(row: Mapping[str, Any], side: Mapping[str, Any]) -> tuple:
+    return row["instance_id"], side["model_name"], side["response"]
 
 
 def _pairs(folder: Path, name: str) -> list[dict]:

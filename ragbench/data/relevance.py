@@ -5,8 +5,9 @@ A question's judgements are ``meta["relevant"]``: document id -> gain.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,14 +41,9 @@ def load_beir(folder: str | Path, split: str = "test") -> Dataset:
     folder = Path(folder).expanduser()
     pages = _texts(folder / "corpus.jsonl")
     queries = _texts(folder / "queries.jsonl")
-    table = Table.of(folder / "qrels" / f"{split}.tsv")
     judged: dict[str, dict[str, int]] = defaultdict(dict)
-    for one in table.records(_Judgement, lambda one: (one.query, one.document)):
-        for name, there in ((one.query, queries), (one.document, pages)):
-            if name not in there:
-                got = f"{table.name}: {name!r} is not in the folder"
-                raise DataError(got, "ids of queries and of documents of the folder", "correct it")
-        judged[one.query][one.document] = one.gain
+    for judgement in _judgements(folder / "qrels" / f"{split}.tsv", queries, pages):
+        judged[judgement.query][judgement.document] = judgement.gain
     questions = []
     for query, gains in judged.items():
         relevant = tuple(document for document, gain in gains.items() if gain > 0)
@@ -59,6 +55,22 @@ def load_beir(folder: str | Path, split: str = "test") -> Dataset:
 
 def _texts(path: Path) -> dict[str, _Text]:
     return {text.id: text for text in each_record(path, read_jsonl(path), _Text)}
+
+
+def _judgements(
+    path: Path, queries: Collection[str], documents: Collection[str]
+) -> list[_Judgement]:
+    """Read the judgements of a split, each of a query and a document that are there."""
+    read = Table.of(path).records(_Judgement, lambda row: (row.query, row.document))
+    for judgement in read:
+        missing = judgement.document
+        if judgement.query not in queries:
+            missing = judgement.query
+        elif judgement.document in documents:
+            continue
+        got = f"{path}: {missing!r} is not in the folder"
+        raise DataError(got, "ids of queries and of documents of the folder", "correct it")
+    return read
 
 
 def judgements(data: Dataset) -> dict[str, dict[str, int]]:
@@ -76,12 +88,22 @@ def judgements(data: Dataset) -> dict[str, dict[str, int]]:
             gains = dict.fromkeys(gains, 1)
         judged[question.id] = {as_id(name): gain for name, gain in gains.items()}
         if question.meta.keys().isdisjoint(("relevant", "doc_ids")):
-            unnamed += [(question.id, text) for text in question.references]
-    texts = [document.text for document in data.documents]
-    documents = holders([reference for _, reference in unnamed], texts)
-    for (name, _), places in zip(unnamed, documents, strict=True):
-        judged[name] |= {data.documents[place].id: 1 for place in places}
-    return {name: gains for name, gains in judged.items() if gains}
+            unnamed.append(question)
+    found = _documents_of_references(unnamed, data.documents)
+    return {name: gains for name, gains in (judged | found).items() if gains}
+
+
+def _documents_of_references(
+    questions: Sequence[Question], documents: Sequence[Document]
+) -> dict[str, dict[str, int]]:
+    """Return, of each question, the documents in which one of its references occurs."""
+    references = [text for question in questions for text in question.references]
+    places = iter(holders(references, [document.text for document in documents]))
+    found = {}
+    for question in questions:
+        own = itertools.chain(*itertools.islice(places, len(question.references)))
+        found[question.id] = {documents[place].id: 1 for place in own}
+    return found
 
 
 def write_trec_run(

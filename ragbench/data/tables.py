@@ -68,13 +68,12 @@ class Table(NamedTuple):
             source = [source]
         if isinstance(source, Mapping):
             source = _of_columns(source, name)
-        if isinstance(source, pd.DataFrame):
-            frame = source.reset_index(drop=True)
-        elif not isinstance(source, Iterable):
+        if not isinstance(source, Iterable):
             raise _no_table(source, name)
-        else:
-            frame = pd.DataFrame([_as_dict(row, name) for row in source], dtype=object)
-        return cls(name, [f"row {i}" for i in range(len(frame))], frame)
+        if not isinstance(source, pd.DataFrame):
+            source = pd.DataFrame([_as_dict(row, name) for row in source], dtype=object)
+        frame = source.reset_index(drop=True)
+        return cls(name, [f"row {number}" for number in frame.index], frame)
 
     def records(
         self,
@@ -121,13 +120,9 @@ class Table(NamedTuple):
                 got = f"{self.name}: {option} names the column {theirs!r} for {ours!r}"
                 do = f"correct {option}={{{ours!r}: {theirs!r}}}: our name first, then yours"
                 raise DataError(got, f"one of {', '.join(there)}", do)
-        names: dict[str, str] = {}  # ours -> the column
-        for column, ours in zip(there, _our_names(there, aliases, columns), strict=True):
-            if ours in names:
-                got = f"{self.name}: the columns {names[ours]!r} and {column!r} both mean {ours!r}"
-                raise DataError(got, "one of them", f"say which: {option}={{{ours!r}: {column!r}}}")
-            names[ours] = column
-        frame = self.frame.set_axis(list(names), axis=1)
+        names = _our_names(there, aliases, columns)
+        _check_once(self.name, there, names, option)
+        frame = self.frame.set_axis(names, axis=1)
         if self.csv:
             for name in frame.columns.drop(list(texts), errors="ignore"):
                 cells = [_csv_cell(cell, name in lists) for cell in frame[name]]
@@ -137,14 +132,29 @@ class Table(NamedTuple):
 
 def _our_names(
     there: Iterable[str], aliases: Mapping[str, Sequence[str]], columns: Mapping[str, str]
-) -> Iterator[str]:
+) -> list[str]:
+    """Return our name of each column, else its own."""
     own = {theirs: ours for ours, theirs in columns.items()}
     recognised = {ours: ours for ours in aliases}
     for ours, others in aliases.items():
         recognised |= dict.fromkeys(others, ours)
+    names = []
     for column in there:
         ours = own.get(column) or recognised.get(_simple_name(column), column)
-        yield f"given_{ours}" if ours in columns and column not in own else ours
+        if ours in columns and column not in own:
+            ours = f"given_{ours}"
+        names.append(ours)
+    return names
+
+
+def _check_once(table: str, there: Sequence[str], names: Sequence[str], option: str) -> None:
+    """Refuse two columns that have one name of ours."""
+    for place, ours in enumerate(names):
+        first = names.index(ours)
+        if first < place:
+            got = f"{table}: the columns {there[first]!r} and {there[place]!r} both mean {ours!r}"
+            do = f"say which: {option}={{{ours!r}: {there[place]!r}}}"
+            raise DataError(got, "one of them", do)
 
 
 def is_missing(value: Any) -> bool:
@@ -220,9 +230,9 @@ def _file(path: Path) -> Table:
     if ending == ".parquet":
         return Table.of(_read_parquet(path), str(path))
     if ending in _READERS:
-        rows = list(_READERS[ending](path))
-        frame = pd.DataFrame([row for _, row in rows], dtype=object)
-        return Table(str(path), [place for place, _ in rows], frame, ending in _CSVS)
+        rows = dict(_READERS[ending](path))  # by place
+        frame = pd.DataFrame(list(rows.values()), dtype=object)
+        return Table(str(path), list(rows), frame, ending in _CSVS)
     if not path.exists():
         got = f"there is no file or folder {path.absolute()}"
         raise DataError(got, "an existing one", "check the path")
@@ -257,11 +267,7 @@ def _read_csv(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
         raise DataError(got, "one cell for each column, quotes closed", do) from None
 
 
-_READERS = {
-    ".csv": _read_csv,
-    ".tsv": _read_csv,
-    ".jsonl": read_jsonl,
-}
+_READERS = {".csv": _read_csv, ".tsv": _read_csv, ".jsonl": read_jsonl, ".jl": read_jsonl}
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
@@ -274,17 +280,10 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         raise ConfigError(f"{path} without pyarrow", "that package", do) from None
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            head = file.metadata
-            cells = head.num_rows * max(head.num_columns, 1)
-            if cells > MAX_CELLS:
-                got = f"{path} ({path.stat().st_size:,} bytes) unpacks to {cells:,} cells"
-                raise DataError(got, f"at most {MAX_CELLS:,} cells", "split it into several files")
-            # No cell is longer than the group of rows that holds it.
-            groups = [head.row_group(i).total_byte_size for i in range(head.num_row_groups)]
-            rows = files.MAX_UNPACKED // max(groups, default=1)
+            rows = _batch_rows(path, file.metadata)
             batches = []
             size = 0
-            for batch in file.iter_batches(min(max(rows, 1), 1024)):
+            for batch in file.iter_batches(rows):
                 size += batch.nbytes
                 check_unpacked(path, size)
                 batches.append(batch)
@@ -292,6 +291,18 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     except (OSError, ValueError) as error:
         got = f"{path} cannot be read: {error}"
         raise DataError(got, "a Parquet file", "check that it was written completely") from None
+
+
+def _batch_rows(path: Path, head: Any) -> int:
+    """Check the number of a Parquet file's cells; return how many rows may be read at a time."""
+    cells = head.num_rows * max(head.num_columns, 1)
+    if cells > MAX_CELLS:
+        got = f"{path} ({path.stat().st_size:,} bytes) unpacks to {cells:,} cells"
+        raise DataError(got, f"at most {MAX_CELLS:,} cells", "split it into several files")
+    # No cell is longer than the group of rows that holds it.
+    groups = [head.row_group(number).total_byte_size for number in range(head.num_row_groups)]
+    rows = files.MAX_UNPACKED // max(groups, default=1)
+    return min(max(rows, 1), 1024)
 
 
 def _simple_name(column: str) -> str:

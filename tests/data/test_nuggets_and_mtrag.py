@@ -5,10 +5,10 @@ import json
 
 import pytest
 
+from ragbench.data.answers import read_answers
 from ragbench.data.mtrag import MEASURES, load_mtrag
-from ragbench.data.nuggets import read_nuggets
 from ragbench.metrics.nuggets import nugget_metrics
-from ragbench.paths import packaged_data
+from ragbench.paths import packaged_data, shared_data
 
 LINE = {
     "query": "how long?",
@@ -18,11 +18,12 @@ LINE = {
     "answer_text": "Two days.",
     "response_length": 2,
 }
+TRACK = {"system": "run_id", "answer": "answer_text"}
 
 
 def test_a_track_file_is_read(tmp_path):
     (tmp_path / "a.jsonl").write_text(json.dumps(LINE) + "\n")
-    rows = read_nuggets(tmp_path / "a.jsonl")
+    rows = read_answers(tmp_path / "a.jsonl", TRACK)
     names = ["question_id", "question", "system", "answer"]
     assert rows.loc[0, names].tolist() == ["q-1", "how long?", "run a", "Two days."]
     assert nugget_metrics(rows.loc[0, "nuggets"])["vital_strict"] == 1
@@ -30,7 +31,7 @@ def test_a_track_file_is_read(tmp_path):
 
 @pytest.mark.data
 def test_the_tracks_answers():
-    rows = read_nuggets()
+    rows = read_answers(shared_data("trec_rag24", "nugget_assignment.20241108.jl.gz"), TRACK)
     assert (len(rows), rows["system"].nunique(), rows["question_id"].nunique()) == (927, 45, 21)
     assert rows["nuggets"].map(len).sum() == 13158
 
