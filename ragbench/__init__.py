@@ -64,7 +64,6 @@ _HOME = {
     "generation": ["contexts_from_hits", "generate"],
     "metrics.ir_score": ["ir_score", "ir_score_curve", "ir_score_table"],
     "metrics.keypoints": [
-        "answer_rouge_l",
         "effective_information_rate",
         "keypoint_metrics",
         "passage_table",

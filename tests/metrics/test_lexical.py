@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -237,6 +238,42 @@ def test_rouge_l_equals_rouge_score(a, b):
     from rouge_score.rouge_scorer import RougeScorer
 
     assert rouge_l(a, b) == RougeScorer(["rougeL"]).score(b, a)["rougeL"].fmeasure
+
+
+def slow_lcs(a, b):
+    table = np.zeros((len(a) + 1, len(b) + 1), int)
+    for i, x in enumerate(a, 1):
+        for j, y in enumerate(b, 1):
+            table[i, j] = (
+                table[i - 1, j - 1] + 1 if x == y else max(table[i - 1, j], table[i, j - 1])
+            )
+    return table[-1, -1]
+
+
+@given(
+    st.lists(st.sampled_from("abcd"), min_size=1, max_size=80),
+    st.lists(st.sampled_from("abcd"), min_size=1, max_size=80),
+)
+def test_rouge_l_equals_dynamic_programming(a, b):
+    want = 2 * slow_lcs(a, b) / (len(a) + len(b))
+    assert rouge_l(" ".join(a), " ".join(b)) == pytest.approx(want)
+
+
+def test_rouge_l_by_hand_in_both_languages():
+    # "the cat sat" / "the black cat sat down": 3 common, 3 and 5 words.
+    assert rouge_l("The cat sat.", "the black cat sat down") == pytest.approx(6 / 8)
+    # 利润上升 / 利润大幅上升10: 4 common, 4 and 7 tokens (10 is one).
+    assert rouge_l("利润上升", "利润大幅上升10") == pytest.approx(8 / 11)
+    words = rouge_l("利润上升", "利润大幅上升", tokenizer=lambda t: re.findall("利润|大幅|上升", t))
+    assert words == pytest.approx(4 / 5)
+
+
+def test_english_rouge_l_equals_the_rouge_score_package():
+    from rouge_score.rouge_scorer import RougeScorer
+
+    a = "Sales, in 2021, grew by 4.5% - to $12m."
+    b = "In 2021 sales grew 4.5% and reached $12m!"
+    assert rouge_l(a, b) == pytest.approx(RougeScorer(["rougeL"]).score(b, a)["rougeL"].fmeasure)
 
 
 EQUAL = [

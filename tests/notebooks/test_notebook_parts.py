@@ -6,6 +6,8 @@ import pytest
 from notebook_parts import parts
 
 from ragbench import papers
+from ragbench.data import load_dragonball_answers
+from ragbench.metrics.lexical import rouge_l
 from ragbench.records import Document, Question
 
 # Notebook 41: what people are asked by RAGEval's section 4, and the numbers from labels and from a
@@ -61,6 +63,35 @@ def test_items_show_what_annotators_are_given():
     point = DRAGONBALL.keypoint_item(asked(1), "")
     assert point.aspects == {"1": "It rose.", "2": "It fell.", "3": "It stayed."}
     assert point.texts == {"Question": "Question 1?", "Answer": "(empty)"}
+
+
+def test_the_package_rouge_counts_distinct_words_of_sentences():
+    rouge_l = DRAGONBALL.package_rouge_l
+    answer = "the cat sat. the dog sat"
+    true = "the cat and the dog sat"
+    # Answer: the cat sat dog = 4 words; reference: the cat and dog sat = 5; common: the cat sat +
+    # the dog sat = 4.
+    assert rouge_l(answer, true) == pytest.approx(2 * 4 / (4 + 5))
+    # Case and punctuation stay: "Cat" is not "cat", "sat," not "sat".
+    assert rouge_l("Cat sat,", "cat sat") == 0
+    # Order counts within a sentence: one word of the two is in common.
+    assert rouge_l("b a", "a b") == pytest.approx(2 * 1 / 4)
+    # Of two sequences of one length the package keeps "b" in "b a"; the second sentence adds "a".
+    assert rouge_l("b a. a", "a b") == pytest.approx(1)
+    assert np.isnan(rouge_l("", "a"))
+
+
+@pytest.mark.data
+def test_the_releases_own_code_and_result_file_have_two_rouge_ls_on_350_answers():
+    questions, answers = load_dragonball_answers()
+    pairs = [(a.text, q.answer) for a, q in zip(answers, questions, strict=True)]
+    # Run once on these answers: package rouge 1.0.1, as the released code calls it, 0.24399820 with
+    # 1e-8 in its F1.
+    released = [DRAGONBALL.package_rouge_l(*pair) for pair in pairs]
+    assert np.mean(released) == pytest.approx(0.24399820, abs=2e-8)
+    # The result file beside the code: ROUGE-L 0.132173.
+    at_blanks = [rouge_l(*pair, tokenizer=str.split) for pair in pairs]
+    assert np.mean(at_blanks) == pytest.approx(0.132173, abs=1e-5)
 
 
 def test_scores_are_averaged_by_hand():
