@@ -12,7 +12,6 @@ import os
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,20 +30,18 @@ from ragbench.stats.tables import fully_right, rows_by_scale
 _Bounds = tuple[float, float]
 _Entry = dict[str, Any]
 _SHARE = (0.0, 1.0)  # worst and best value of a score
-_COUNTS = ("table", "check", "rows", "of", "most_in")
 _MEANS = ("mean", "if_worst", "if_best")
+_COLUMNS = ("table", "check", "rows", "of", "most_in", *_MEANS, "detail")
 CELL = tuple(name for name in AXIS_COLUMNS if name != "question_id")
 RETRIEVED = ("data", "chunker", "retriever", "k", "N")
 ANSWERED = (*RETRIEVED, "generator")
-IR_SCORE, ANSWERS, RIGHT = "IR score", "answers", "share of grade 5"  # the tables of a run
+# the tables of a run
+ROWS, IR_SCORE, ANSWERS, RIGHT = "rows", "IR score", "answers", "share of grade 5"
 NO_DOCUMENTS = "no documents"  # a plain name for `QUERY_ONLY`: the generator need not be an LLM
-# Of a table whose mean is reported: the column, its worst and best value, the table, and why a row
-# is unscored where nothing else is said.
-_SCORES = {
-    IR_SCORE: ("ir_score", _SHARE, IR_SCORE, "no references"),
-    RIGHT: (RIGHT, _SHARE, RIGHT, "no reason given"),
-}
+_NO_REASON = "no reason given"
 _AS_THEY_COME = {"sort": False, "dropna": False, "observed": True}
+_WIDTH = 78  # letters of a line of `render`
+_INDENT = 26
 
 
 class _Check(NamedTuple):
@@ -63,7 +60,8 @@ def _mixed(digests: pd.Series, models: pd.Series) -> pd.Series:
 
 
 def _truncated_answer(finish: pd.Series, kinds: pd.Series, steps: pd.Series) -> pd.Series:
-    return finish.isin(CUT_SHORT) | (kinds.eq("truncated") & steps.eq("generate"))
+    failed_at_the_limit = kinds.eq("truncated") & steps.eq("generate")
+    return finish.isin(CUT_SHORT) | failed_at_the_limit
 
 
 _CHECKS: Mapping[str, _Check] = {
@@ -104,13 +102,6 @@ _CHECKS: Mapping[str, _Check] = {
 }
 
 
-class AuditTable(pd.DataFrame):
-    """A frame of checks that a notebook shows as `render` writes it."""
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(render(self, width=64))}</pre>"  # of a notebook in half a screen
-
-
 def audit_rows(
     rows: pd.DataFrame,
     score: str | Sequence[str] | Mapping[str, _Bounds] = (),
@@ -118,7 +109,7 @@ def audit_rows(
     *,
     unit: str = "question_id",
     within: Sequence[str] = (),
-) -> AuditTable:
+) -> pd.DataFrame:
     """Count silent problems behind the means of a data frame.
 
     They are: failed, unscored or doubled rows, unequal n, truncation.
@@ -126,8 +117,8 @@ def audit_rows(
     Parameters
     ----------
     rows : one row per question and cell. Read where they exist: ``status``, ``error_step``,
-        ``error_kind``, ``error`` (why a row failed or is unscored), and the
-        columns of the checks above.
+        ``error_kind``, ``reason``, ``error`` (why a row failed or is unscored), and the columns of
+        the checks above.
     score : column, or columns, whose mean is reported; or a dict column -> (worst, best) value that
         it can have, else (0, 1). NaN is unscored.
     by : columns that make the cells of the table.
@@ -138,26 +129,33 @@ def audit_rows(
     -------
     One row per table and check: ``rows`` (how many show it), ``of`` (how many could), ``most_in``
     (the cell with most of them), ``detail``. For "unscored" the cell is the one whose mean is the
-    least certain.
+    least certain. `render` writes it for a terminal.
     """
-    by = [by] if isinstance(by, str) else list(by)
-    names = [score] if isinstance(score, str) else score
-    scores = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, _SHARE)
-    check_known("column", [*scores, *by, *within], rows.columns)
-    if set(within) - set(by):
-        raise ConfigError(f"within={list(within)}", f"columns of by={by}", "add them to by")
-    part = _Part("rows", rows.reset_index(drop=True), by, within, unit)
+    cell = _several(by)
+    bounds = dict.fromkeys(_several(score), _SHARE)
+    if isinstance(score, Mapping):
+        bounds = dict(score)
+    check_known("column", [*bounds, *cell, *within], rows.columns)
+    if set(within) - set(cell):
+        raise ConfigError(f"within={list(within)}", f"columns of by={cell}", "add them to by")
+    part = _Part(ROWS, rows.reset_index(drop=True), cell, within, unit)
     entries: list[_Entry] = []
-    for name, bounds in scores.items():
-        entries += part.score(name, bounds, name)
+    for name, ends in bounds.items():
+        entries += part.of_score(name, ends, name)
     if "status" in rows or "error" in rows:
         entries.append(part.failures())
     if unit in rows:
-        twice = part.rows.duplicated([*by, unit], keep="last")
+        repeated = part.rows.duplicated([*cell, unit], keep="last")
         detail = "the same question twice in one cell"
-        entries.append(part.entry("duplicates", twice, len(rows), detail))
-    entries += part.column_checks()
+        entries.append(part.entry("duplicates", repeated, len(rows), detail))
+    entries += part.column_checks(_CHECKS)
     return _as_table(entries)
+
+
+def _several(names: str | Sequence[str]) -> list[str]:
+    if isinstance(names, str):
+        return [names]
+    return list(names)
 
 
 @dataclass(frozen=True)
@@ -172,147 +170,181 @@ class _Part:
     within: Sequence[str] = ()
     unit: str = "question_id"
 
-    def entry(self, check: str, flagged: pd.Series, of: int, detail: str = "") -> _Entry:
+    @property
+    def keys(self) -> list[pd.Series]:
+        """The values that make the cells; without such columns all rows are one cell."""
+        one_cell = pd.Series(0, self.rows.index)
+        return [self.rows[name] for name in self.by] or [one_cell]
+
+    def entry(self, check: str, flagged: pd.Series, of: int, detail: str) -> _Entry:
         """Note one check: which rows show it, of how many that could."""
-        most_in = ""
+        entry = _entry(self.table, check, flagged.sum(), of, detail)
         if self.by and flagged.any():
             sizes = self.rows[flagged].groupby(self.by, **_AS_THEY_COME).size()
-            most_in = f"{_cell_name(sizes.idxmax())}: {sizes.max()}"
-        return _entry(self.table, check, flagged.sum(), of, most_in, detail)
+            entry["most_in"] = f"{_cell_name(sizes.idxmax())}: {sizes.max()}"
+        return entry
 
     def failures(self) -> _Entry:
         """Count failed rows by kind: ``status`` says so, or without that column an ``error``."""
-        failed = _text(self.rows, "error").ne("")
         if "status" in self.rows:
             failed = self.rows["status"].eq("failed")
+        else:
+            failed = _text(self.rows, "error").ne("")
         return self.entry("failed", failed, len(failed), _reasons(self.rows[failed]))
 
-    def column_checks(self) -> Iterator[_Entry]:
-        """Make those of `_CHECKS` for this table, or "rows", whose columns exist."""
-        for name, check in _CHECKS.items():
-            if self.table in ("rows", check.table) and {*check.columns} <= {*self.rows}:
+    def column_checks(self, checks: Mapping[str, _Check]) -> Iterator[_Entry]:
+        """Make the checks whose columns exist."""
+        for name, check in checks.items():
+            if {*check.columns} <= {*self.rows}:
                 values = [self.rows[column] for column in check.columns]
                 marked = check.marks(*values).fillna(False).astype(bool)
-                yield self.entry(name, marked, int(values[0].notna().sum()), check.meaning)
+                possible = int(values[0].notna().sum())
+                yield self.entry(name, marked, possible, check.meaning)
 
-    def score(
-        self, column: str, bounds: _Bounds, table: str, missing: str = "no reason given"
+    def of_score(
+        self, column: str, bounds: _Bounds, table: str, without_reason: str = _NO_REASON
     ) -> Iterator[_Entry]:
-        """Note of one score: unscored rows and why, the mean's range, cells of other questions.
-
-        The true mean of a cell lies between if_worst and if_best, whatever the reason rows are
-        unscored (Manski 1990); the cell with the widest range is told.
-        """
+        """Note of one score: unscored rows and why, the mean's range, cells of other questions."""
         values = pd.to_numeric(self.rows[column], errors="coerce").astype(float)
-        unscored = values.isna()
-        why = _reasons(self.rows[unscored], missing)
-        entry = _entry(table, "unscored", unscored.sum(), len(values), detail=why)
-        keys = [self.rows[name] for name in self.by] or [pd.Series(0, self.rows.index)]
-        cells = values.groupby(keys, **_AS_THEY_COME).agg(["size", "count", "sum", "mean"])
-        lacking = cells["size"] - cells["count"]
-        worst, best = ((cells["sum"] + bound * lacking) / cells["size"] for bound in bounds)
-        if unscored.any():
-            place = (best - worst).abs().argmax()
-            entry |= {"mean": cells["mean"].iloc[place]}
-            entry |= {"if_worst": worst.iloc[place], "if_best": best.iloc[place]}
-            if self.by:
-                entry["most_in"] = f"{_cell_name(cells.index[place])}: {lacking.iloc[place]}"
-        yield entry
+        yield self._unscored(values, bounds, table, without_reason)
         if self.by:
-            # without names the questions of a cell are numbered
-            numbers = self.rows.groupby(keys, **_AS_THEY_COME).cumcount()
-            yield self._unequal(self.rows.get(self.unit, numbers).mask(unscored), keys, table)
+            yield self._unequal(values.isna(), table)
 
-    def _unequal(self, question: pd.Series, keys: list[pd.Series], table: str) -> _Entry:
+    def _unscored(
+        self, values: pd.Series, bounds: _Bounds, table: str, without_reason: str
+    ) -> _Entry:
+        """Count unscored rows, and say what they could do to the mean of a cell.
+
+        The true mean lies between if_worst and if_best, whatever the reason rows are unscored
+        (Manski 1990); of all cells that with the widest range is shown.
+        """
+        unscored = values.isna()
+        why = _reasons(self.rows[unscored], without_reason)
+        entry = _entry(table, "unscored", unscored.sum(), len(values), why)
+        if not unscored.any():
+            return entry
+        cells = values.groupby(self.keys, **_AS_THEY_COME).agg(["size", "count", "sum", "mean"])
+        lacking = cells["size"] - cells["count"]
+        worst, best = bounds
+        cells["if_worst"] = (cells["sum"] + worst * lacking) / cells["size"]
+        cells["if_best"] = (cells["sum"] + best * lacking) / cells["size"]
+        width = (cells["if_best"] - cells["if_worst"]).abs()
+        widest = width.argmax()
+        entry |= cells[[*_MEANS]].iloc[widest].to_dict()
+        if self.by:
+            entry["most_in"] = f"{_cell_name(cells.index[widest])}: {lacking.iloc[widest]}"
+        return entry
+
+    def _unequal(self, unscored: pd.Series, table: str) -> _Entry:
         """Count the cells that have fewer scored questions than all cells of their part."""
+        keys = self.keys
+        # without names the questions of a cell are numbered
+        numbers = self.rows.groupby(keys, **_AS_THEY_COME).cumcount()
+        questions = self.rows.get(self.unit, numbers).mask(unscored)
+        within = [self.rows[name] for name in self.within] or (lambda _: 0)
         fewer = 0
         count = 0
         spans = []
-        within = [self.rows[name] for name in self.within] or (lambda _: 0)
-        for _, part in question.groupby(within, **_AS_THEY_COME):
+        for _, part in questions.groupby(within, **_AS_THEY_COME):
             sizes = part.groupby(keys, **_AS_THEY_COME).nunique()
             whole = part.nunique()
             count += len(sizes)
+            fewer += int((sizes < whole).sum())
             if sizes.min() < whole:
-                fewer += int((sizes < whole).sum())
                 spans.append(f"n from {sizes.min()} to {sizes.max()} of {whole}")
-        return _entry(table, "cells with unequal n", fewer, count, detail="; ".join(spans[:3]))
+        return _entry(table, "cells with unequal n", fewer, count, "; ".join(spans[:3]))
 
 
-def _entry(
-    table: str, check: str, rows: int, of: int, most_in: str = "", detail: str = ""
-) -> _Entry:
+def _entry(table: str, check: str, rows: int, of: int, detail: str) -> _Entry:
+    """Note one check; what no row shows has no detail."""
     entry = {"table": table, "check": check, "rows": int(rows), "of": int(of)}
-    return entry | {"most_in": most_in if rows else "", "detail": detail if rows else ""}
+    entry |= {"most_in": "", "detail": ""}
+    if rows:
+        entry["detail"] = detail
+    return entry
 
 
 def _text(rows: pd.DataFrame, name: str) -> pd.Series:
     """Return a column as stripped texts, "" where a value or the column is missing."""
-    values = rows[name] if name in rows else [None] * len(rows)
-    texts = ["" if pd.isna(value) else str(value).strip() for value in values]
+    values = rows.get(name, pd.Series("", rows.index)).astype(object)
+    texts = [str(value).strip() for value in values.where(values.notna(), "")]
     # Objects: strings of pyarrow hold no half of a surrogate pair.
     return pd.Series(texts, rows.index, dtype=object)
 
 
-def _reasons(rows: pd.DataFrame, missing: str = "no reason given") -> str:
+def _reasons(rows: pd.DataFrame, without_reason: str = _NO_REASON) -> str:
     """Count why rows failed or are unscored: ``"retrieve: context 2, no references 1"``."""
-    reason = (_text(rows, "error_step") + ": " + _text(rows, "error_kind")).str.strip(": ")
+    step = _text(rows, "error_step")
+    kind = _text(rows, "error_kind")
+    reason = (step + ": " + kind).str.strip(": ")
     for name in ("reason", "error"):
         # Of a message its kind, which stands before the colon, is what can be counted.
-        kind = _text(rows, name).str.split(":").str[0]
-        reason = reason.where(reason.ne(""), kind)
-    sizes = reason.replace("", missing).value_counts()
-    shown = [f"{name} {count}" for name, count in sizes[:5].items()]
-    if len(sizes) > 5:
-        shown.append(f"and {len(sizes) - 5} more")
-    return ", ".join(shown)
+        kind_of_message = _text(rows, name).str.split(":").str[0]
+        reason = reason.where(reason.ne(""), kind_of_message)
+    counts = reason.replace("", without_reason).value_counts()
+    parts = [f"{name} {count}" for name, count in counts[:5].items()]
+    if len(counts) > 5:
+        parts.append(f"and {len(counts) - 5} more")
+    return ", ".join(parts)
 
 
 def _cell_name(values: object) -> str:
-    return ", ".join(map(str, values)) if isinstance(values, tuple) else str(values)
+    if isinstance(values, tuple):
+        return ", ".join(map(str, values))
+    return str(values)
 
 
-def _as_table(entries: Sequence[_Entry]) -> AuditTable:
-    table = pd.DataFrame(list(entries), columns=[*_COUNTS, *_MEANS, "detail"])
-    return AuditTable(table.astype(dict.fromkeys(_MEANS, float)))
+def _as_table(entries: Sequence[_Entry]) -> pd.DataFrame:
+    table = pd.DataFrame(list(entries), columns=list(_COLUMNS))
+    return table.astype(dict.fromkeys(_MEANS, float))
 
 
 # -- a run
 
 
-def audit(run: str | os.PathLike[str] | pd.DataFrame) -> AuditTable:
+def audit(
+    run: str | os.PathLike[str] | pd.DataFrame, rows: pd.DataFrame | None = None
+) -> pd.DataFrame:
     """List per table of a run what could have gone wrong in silence, as `audit_rows` does.
 
     ``run`` is its name or folder, or its rows (then without the manifest, which says how many rows
-    there should be, and without the cassette). The tables are "rows", "IR score" (each context
-    once, whatever the number of generators and judges), "answers", "share of grade 5" and
-    "cassette" (replies that are not as they were recorded).
+    there should be, and without the cassette); ``rows`` beside a name: as loaded from there. The
+    tables are "rows", "IR score" (each context once, whatever the number of generators and judges),
+    "answers", "share of grade 5" and "cassette" (replies that are not as they were recorded).
     """
-    rows = run if isinstance(run, pd.DataFrame) else load_rows(run)
+    is_name = not isinstance(run, pd.DataFrame)
+    if rows is None:
+        rows = load_rows(run) if is_name else run
     if rows.empty:
         raise DataError("the run has no rows", "at least one", "run the experiment first")
-    wanted = len(rows)
-    if rows is not run:
-        wanted = max(wanted, load_manifest(run)["runs"][-1]["rows"])
-    named = rows.assign(retriever=rows["retriever"].replace(QUERY_ONLY, NO_DOCUMENTS))
-    stopped = "the run was stopped: run it again to go on"
-    entries = [
-        _Part("rows", named, varying(named, CELL)).failures(),
-        _entry("rows", "missing rows", wanted - len(rows), wanted, detail=stopped),
-    ]
-    for table, (rows_of, by) in run_parts(named).items():
-        if not rows_of.empty:
-            part = _Part(table, rows_of, by, [name for name in by if name == "data"])
-            if table in _SCORES:
-                entries += part.score(*_SCORES[table])
-            if table == RIGHT and "judge_shown" in rows_of:
-                entries += _labels_by_place(rows_of)
-            entries += part.column_checks()
-    if rows is not run:
+    planned = len(rows)
+    if is_name:
+        planned = max(planned, load_manifest(run)["runs"][-1]["rows"])
+    entries = [*_run_checks(rows, planned)]
+    if is_name:
         entries += _cassette_checks(run_folder(run) / "cassette.sqlite")
-    checks = _as_table(entries)
-    checks["table"] = checks["table"].replace(RIGHT, right_words(rows))
-    return checks
+    return _as_table(entries)
+
+
+def _run_checks(rows: pd.DataFrame, planned: int) -> Iterator[_Entry]:
+    """Yield the checks of a run's tables; ``planned`` rows should there be."""
+    parts = run_parts(rows)
+    yield _Part(ROWS, *parts.pop(ROWS)).failures()
+    stopped = "the run was stopped: run it again to go on"
+    yield _entry(ROWS, "missing rows", planned - len(rows), planned, stopped)
+    scores = {IR_SCORE: ("ir_score", "no references"), RIGHT: (RIGHT, _NO_REASON)}
+    names = {IR_SCORE: IR_SCORE, ANSWERS: ANSWERS, RIGHT: right_words(rows)}
+    for table, (rows_of, by) in parts.items():
+        if rows_of.empty:
+            continue
+        part = _Part(names[table], rows_of, by, [name for name in by if name == "data"])
+        if table in scores:
+            column, without_reason = scores[table]
+            yield from part.of_score(column, _SHARE, part.table, without_reason)
+        if table == RIGHT and "judge_shown" in rows_of:
+            yield from _labels_by_place(rows_of, part.table)
+        own = {name: check for name, check in _CHECKS.items() if check.table == table}
+        yield from part.column_checks(own)
 
 
 def right_words(rows: pd.DataFrame) -> str:
@@ -324,13 +356,14 @@ def right_words(rows: pd.DataFrame) -> str:
 
 def _cassette_checks(path: Path) -> Iterator[_Entry]:
     if path.is_file():
-        with Cassette(path, mode="replay") as tape:
-            problems = tape.verify()
-            detail = "; ".join(problems[:3])
-            yield _entry("cassette", "changed or damaged", len(problems), len(tape), detail=detail)
+        with Cassette(path, mode="replay") as cassette:
+            problems = cassette.verify()
+            replies = len(cassette)
+        detail = "; ".join(problems[:3])
+        yield _entry("cassette", "changed or damaged", len(problems), replies, detail)
 
 
-def _labels_by_place(grades: pd.DataFrame) -> Iterator[_Entry]:
+def _labels_by_place(grades: pd.DataFrame, table: str) -> Iterator[_Entry]:
     """Test whether the grades of prompts with several answers depend on the answer's place there.
 
     The answers of a prompt are in random order, so that grades and places are independent: a
@@ -341,29 +374,36 @@ def _labels_by_place(grades: pd.DataFrame) -> Iterator[_Entry]:
     if min(counts.shape) < 2:
         return
     p = chi2_contingency(counts).pvalue
-    shares = []
-    for place, row in counts.div(counts.sum(axis=1), axis=0).iterrows():
+    shares = counts.div(counts.sum(axis=1), axis=0)
+    words = []
+    for place, row in shares.iterrows():
         of_place = ", ".join(f"grade {grade:g} {share:.0%}" for grade, share in row.items())
-        shares.append(f"place {place:g}: {of_place}")
-    detail = f"p = {p:.2g} (chi-squared); {'; '.join(shares)}"
-    flagged = len(several) if p < 0.05 else 0
-    yield _entry(RIGHT, "labels by place", flagged, len(several), detail=detail)
+        words.append(f"place {place:g}: {of_place}")
+    flagged = 0
+    if p < 0.05:
+        flagged = len(several)
+    detail = f"p = {p:.2g} (chi-squared); {'; '.join(words)}"
+    yield _entry(table, "labels by place", flagged, len(several), detail)
 
 
 def run_parts(rows: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, list[str]]]:
-    """Return contexts, answers and grades of a run, and the columns that tell their cells apart.
+    """Return rows, contexts, answers and grades of a run, and the columns that tell their cells
+    apart.
 
     Each question is once per cell: of the rows that share a context or an answer one with a score,
-    or a text, counts. Grades have 1.0 for the best of their scale.
+    or a text, counts. Grades have 1.0 for the best of their scale. Rows without documents are named
+    so.
     """
-    graded = rows[rows["judge"] != NONE]
-    graded = graded.assign(**{RIGHT: fully_right(graded)}).reset_index(drop=True)
+    rows = rows.assign(retriever=rows["retriever"].replace(QUERY_ONLY, NO_DOCUMENTS))
     contexts = _once(rows[rows["N"] > 0], RETRIEVED, "ir_score")
     answers = _once(rows[rows["generator"] != NONE], ANSWERED, "answer")
+    graded = rows[rows["judge"] != NONE].reset_index(drop=True)
+    graded[RIGHT] = fully_right(graded)
     return {
-        IR_SCORE: (contexts, varying(contexts, RETRIEVED)),
-        ANSWERS: (answers, varying(answers, ANSWERED)),
-        RIGHT: (graded, varying(graded, CELL)),
+        ROWS: (rows, _varying(rows, CELL)),
+        IR_SCORE: (contexts, _varying(contexts, RETRIEVED)),
+        ANSWERS: (answers, _varying(answers, ANSWERED)),
+        RIGHT: (graded, _varying(graded, CELL)),
     }
 
 
@@ -373,12 +413,12 @@ def _once(rows: pd.DataFrame, cell: Sequence[str], column: str) -> pd.DataFrame:
     return once.sort_index().reset_index(drop=True)
 
 
-def varying(rows: pd.DataFrame, cell: Sequence[str]) -> list[str]:
+def _varying(rows: pd.DataFrame, cell: Sequence[str]) -> list[str]:
     """Return the columns of a cell that have more than one value."""
     return [name for name in cell if rows[name].nunique(dropna=False) > 1]
 
 
-def render(frame: pd.DataFrame, width: int = 78) -> str:
+def render(frame: pd.DataFrame) -> str:
     """Write an audit for the terminal.
 
     Per table: what was found, then what was looked for and not found.
@@ -387,23 +427,22 @@ def render(frame: pd.DataFrame, width: int = 78) -> str:
     for table, part in frame.groupby("table", sort=False):
         lines.append(str(table))
         lines += [_rendered(row) for row in part[part["rows"] > 0].itertuples()]
-        clean = part[(part["rows"] == 0) & (part["of"] > 0)]["check"]
+        clean = part.loc[(part["rows"] == 0) & (part["of"] > 0), "check"]
         if len(clean):
             lines.append(f"  {'none':24s}{', '.join(clean)}")
-    wrapped = [
-        textwrap.fill(line, width, subsequent_indent=" " * 26, break_on_hyphens=False)
-        for line in lines
-    ]
-    return "\n".join(wrapped)
+    options = {"subsequent_indent": " " * _INDENT, "break_on_hyphens": False}
+    return "\n".join(textwrap.fill(line, _WIDTH, **options) for line in lines)
 
 
 def _rendered(row: Any) -> str:
-    line = f"  {row.check:24s}{row.rows} of {row.of}"
+    words = f"  {row.check:24s}{row.rows} of {row.of}"
     if not np.isnan(row.if_worst):
-        mean = "no mean" if np.isnan(row.mean) else f"mean {row.mean:.3f}"
-        line += f"  {mean}, could be {row.if_worst:.3f} to {row.if_best:.3f}"
+        mean = "no mean"
+        if not np.isnan(row.mean):
+            mean = f"mean {row.mean:.3f}"
+        words += f"  {mean}, could be {row.if_worst:.3f} to {row.if_best:.3f}"
     if row.most_in:
-        line += f"  most in {row.most_in}"
+        words += f"  most in {row.most_in}"
     if row.detail:
-        line += f"  ({row.detail})"
-    return line
+        words += f"  ({row.detail})"
+    return words

@@ -1,13 +1,15 @@
 """The rows of a run, factor by factor: retriever within chunker, chunker within retriever, prompt
 within system.
 
-Notebook 91 and ``export`` show the same tables: `overview` (means of every cell), `compare_factor`
-(differences of one factor within every setting of the others), `worst_questions`.
+Reading order: ``measured`` (rows with every number) -> ``run_tables`` (all that ``export`` writes)
+-> its tables: ``overview`` (means of every cell), ``factor_table`` (differences of one factor
+within every setting of the others), grades, ``worst_questions``. Notebook 91 shows the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -15,7 +17,8 @@ from matplotlib.figure import Figure
 from ragbench import plots
 from ragbench.data.relevance import linked_questions
 from ragbench.experiment.axes import QUERY_ONLY
-from ragbench.experiment.rows import measure_answers, system_names
+from ragbench.experiment.rows import folder_name, measure_answers, system_names
+from ragbench.labelling.grades import grade_shares
 from ragbench.metrics.lexical import contained
 from ragbench.report.audit import (
     ANSWERS,
@@ -23,11 +26,12 @@ from ragbench.report.audit import (
     IR_SCORE,
     NO_DOCUMENTS,
     RIGHT,
+    ROWS,
     run_parts,
-    varying,
 )
+from ragbench.report.tables import MOST_DRAWN, ReportTable
 from ragbench.stats import compare, means, with_interval
-from ragbench.stats.tables import fully_right
+from ragbench.stats.tables import fully_right, rows_by_scale
 
 # What is compared, and the part of a run in which each of its values stands once.
 MEASURES = {"ir_score": IR_SCORE, "contained": ANSWERS, "fully_right": RIGHT}
@@ -58,11 +62,12 @@ def measured(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _clusters(rows: pd.DataFrame) -> pd.Series:
     questions = rows["data"].astype(str) + "/" + rows["question_id"].astype(str)
-    judged = rows.assign(question=questions).drop_duplicates("question")
+    once = rows.assign(question=questions).drop_duplicates("question")
     evidence = {}
-    for question, data, relevant in judged[["question", "data", "relevant"]].to_numpy():
-        documents = relevant if isinstance(relevant, dict) else ()
-        evidence[question] = [(data, document) for document in documents]
+    for question, data, relevant in once[["question", "data", "relevant"]].to_numpy():
+        evidence[question] = []
+        if isinstance(relevant, dict):
+            evidence[question] = [(data, document) for document in relevant]
     shared = pd.Series(linked_questions(evidence), dtype=object)
     if 1 < shared.nunique() < len(shared):
         return questions.map(shared)
@@ -71,27 +76,92 @@ def _clusters(rows: pd.DataFrame) -> pd.Series:
     return questions
 
 
-def overview(rows: pd.DataFrame, measures: Sequence[str], by: Sequence[str] = ()) -> pd.DataFrame:
+def run_tables(rows: pd.DataFrame, name: str, by: str | None = None) -> Iterator[ReportTable]:
+    """Yield the tables of `measured` rows: means, factor by factor, grades, the ten worst
+    questions.
+
+    ``name`` begins their captions. ``by``: a column of the questions file; one more table has the
+    means by its values.
+    """
+    measures = [measure for measure in MEASURES if rows[measure].notna().any()]
+    columns = [*measures]
+    if rows["seconds"].notna().any():
+        columns.append("seconds")
+    if columns:
+        averages = overview(rows, columns, name)
+        yield replace(averages, figure=_curves(averages.frame, name))
+        if by is not None:
+            yield overview(rows, columns, name, by)
+    for measure in measures:
+        for factor in FACTORS:
+            table = factor_table(rows, factor, measure, name)
+            if table is not None:
+                yield table
+    yield from _grades_tables(rows, name)
+    if measures and (rows["N"] > 0).any():
+        worst = worst_questions(rows, measures[-1])
+        caption = f"{name}: the {len(worst)} questions that the best system does worst"
+        yield ReportTable("worst", caption, worst)
+
+
+# -- means
+
+
+def overview(
+    rows: pd.DataFrame, measures: Sequence[str], name: str, by: str | None = None
+) -> ReportTable:
     """Average `measured` rows by cell: the axes that vary, metric, mean, low, high, n, unscored.
 
-    ``by``: further columns, such as one of the questions file.
+    Readers are shown a row per cell, a column per measure, n beside. ``by``: a further column, such
+    as one of the questions file.
     """
-    return means(rows, [*varying(rows, CELL), *by], measures, groups="cluster")
+    _, axes = run_parts(rows)[ROWS]
+    questions = rows["question_id"].nunique()
+    clusters = rows["cluster"].nunique()
+    caption = f"{name}: means over {questions} questions in {clusters} clusters, with 95% intervals"
+    stem = "overview"
+    if by is not None:
+        axes = [*axes, by]
+        caption += f", by {by}"
+        stem += f"_by_{folder_name(by)}"
+    frame = means(rows, axes, measures, groups="cluster")
+    shown = pd.DataFrame()
+    for metric, part in frame.groupby("metric", sort=False):
+        part = part.reset_index(drop=True)
+        if shown.empty:
+            shown = part[axes]
+        words = str(metric).replace("_", " ")
+        shown = shown.assign(**{f"{words} [95%]": with_interval(part), f"n, {words}": part["n"]})
+    return ReportTable(stem, caption, frame, shown)
 
 
-def overview_cells(table: pd.DataFrame) -> pd.DataFrame:
-    """Lay an `overview` out for readers: a row per cell, a column per measure, n beside."""
-    parts = dict(tuple(table.groupby("metric", sort=False)))
-    first = next(iter(parts.values())).reset_index(drop=True)
-    cells = first.loc[:, :"metric"].drop(columns="metric")
-    for name, part in parts.items():
-        words = name.replace("_", " ")
-        cells[f"{words} [95%]"] = with_interval(part).to_numpy()
-        cells[f"n, {words}"] = part["n"].to_numpy()
-    return cells
+def _curves(table: pd.DataFrame, name: str) -> Figure | None:
+    """Draw the IR score against N, one line per system, where several N were run."""
+    drawn = table[table["metric"].eq("ir_score") & table["mean"].notna()]
+    if "N" not in drawn or drawn["N"].nunique() < 2:
+        return None
+    axes = drawn.drop(columns=["N", "generator", "judge"], errors="ignore")
+    systems = _setting_names(axes).replace("", name)
+    # what answers and judges share is one context, and one point
+    drawn = drawn.assign(retriever=systems).drop_duplicates(["retriever", "N"])
+    if systems.nunique() > MOST_DRAWN:
+        return None
+    return plots.ir_score_curves(drawn, title=name)
 
 
-def compare_factor(rows: pd.DataFrame, factor: str, measure: str) -> pd.DataFrame:
+def _setting_names(table: pd.DataFrame) -> pd.Series:
+    """Name the setting of each row of a table by the columns of a cell that it has; "" without."""
+    names = pd.Series("", table.index)
+    for axis in CELL:
+        if axis in table:
+            names += ", " + table[axis].astype(str)
+    return names.str.removeprefix(", ")
+
+
+# -- factor by factor
+
+
+def factor_table(rows: pd.DataFrame, factor: str, measure: str, name: str) -> ReportTable | None:
     """Compare the values of one factor within every setting of the others, question by question.
 
     Each context, answer or grade counts once, whatever stands behind it in the grid: a test of
@@ -100,61 +170,82 @@ def compare_factor(rows: pd.DataFrame, factor: str, measure: str) -> pd.DataFram
 
     Returns
     -------
-    The table of `ragbench.compare`, with ``pair`` ("BM25 - SIM"); no row where the factor has one
-    value.
+    The table of `ragbench.compare`, with ``pair`` ("BM25 - SIM"); its picture, where what is
+    significant at .05 is filled; as ``finding`` which value is ahead of which, in how many
+    settings. None where the factor has one value.
     """
     part, axes = run_parts(rows[rows["N"] > 0])[MEASURES[measure]]
     if factor not in axes:
-        return pd.DataFrame()
-    others = [name for name in axes if name != factor]
+        return None
+    others = [axis for axis in axes if axis != factor]
     table = compare(part, factor, measure, by=others, cluster="cluster")
-    return table.assign(pair=table["a"].astype(str) + " - " + table["b"].astype(str))
-
-
-def setting_names(table: pd.DataFrame) -> pd.Series:
-    """Name the setting of each row of a table by the columns of a cell that it has; "" without."""
-    axes = [name for name in CELL if name in table]
-    names = pd.Series("", table.index)
-    for axis in axes:
-        names += ", " + table[axis].astype(str)
-    return names.str.removeprefix(", ")
-
-
-def comparison_cells(table: pd.DataFrame) -> pd.DataFrame:
-    """Lay a table of `compare_factor` out for readers."""
-    others = [name for name in CELL if name in table]
-    shown = table[[*others, "pair"]].copy()
-    shown["difference [95%]"] = with_interval(table, "difference")
-    shown["p (Holm)"] = table["p_holm"]
-    return shown.assign(n=table["n"], clusters=table["clusters"])
-
-
-def draw_factor(table: pd.DataFrame, measure: str) -> Figure:
-    """Draw the differences of `compare_factor`; what is significant at .05 is filled."""
-    setting = setting_names(table)
-    row = table["pair"].where(setting.eq(""), table["pair"] + " | " + setting)
+    table["pair"] = table["a"].astype(str) + " - " + table["b"].astype(str)
+    shown = table[[*others, "pair"]].assign(
+        **{"difference [95%]": with_interval(table, "difference"), "p (Holm)": table["p_holm"]}
+    )
+    shown = shown.join(table[["n", "clusters"]])
+    words = measure.replace("_", " ")
+    caption = (
+        f"{name}, {words} by {FACTORS[factor]}: differences, with 95% intervals, p corrected by "
+        "Holm"
+    )
+    settings = _setting_names(table)
+    row = table["pair"].where(settings.eq(""), table["pair"] + " | " + settings)
     drawn = table.assign(row=row, holds=table["p_holm"] < 0.05)
-    label = f"difference in {measure.replace('_', ' ')}"
-    return plots.dots(drawn, "row", "difference", xlabel=label, filled="holds")
+    label = f"difference in {words}"
+    figure = plots.dots(drawn, "row", "difference", xlabel=label, filled="holds")
+    finding = _finding(factor, table)
+    return ReportTable(f"{factor}_{measure}", caption, table, shown, figure, finding)
 
 
-def factor_sentence(factor: str, table: pd.DataFrame) -> str:
+def _finding(factor: str, table: pd.DataFrame) -> str:
     """Say which value of a factor is ahead of which, in how many settings."""
     parts = []
     for (a, b), part in table.groupby(["a", "b"], sort=False):
-        shown = part.loc[part["p_holm"] < 0.05, "difference"]
-        ahead = {a: (shown > 0).sum(), b: (shown <= 0).sum()}
-        counts = [f"{name} higher in {count}" for name, count in ahead.items() if count]
-        words = ", ".join(counts) or "no difference shown in any"
-        parts.append(f"{a} against {b}: {words} of {len(part)}")
+        significant = part.loc[part["p_holm"] < 0.05, "difference"]
+        settings_ahead = {a: (significant > 0).sum(), b: (significant <= 0).sum()}
+        words = [f"{value} higher in {n}" for value, n in settings_ahead.items() if n]
+        if not words:
+            words = ["no difference shown in any"]
+        parts.append(f"{a} against {b}: {', '.join(words)} of {len(part)}")
     return f"{FACTORS[factor]}: {'; '.join(parts)}"
+
+
+# -- grades and questions
+
+
+def _grades_tables(rows: pd.DataFrame, name: str) -> Iterator[ReportTable]:
+    """Yield the shares of the grades, a table for each scale of the judges."""
+    graded, axes = run_parts(rows)[RIGHT]
+    for number, (scale, places) in enumerate(rows_by_scale(graded), 1):
+        table = _grades_table(graded[places], axes, scale, name)
+        if number > 1:
+            table = replace(table, stem=f"grades_{number}")
+        yield table
+
+
+def _grades_table(
+    graded: pd.DataFrame, axes: list[str], scale: Mapping[int, str], name: str
+) -> ReportTable:
+    names = plots.grade_names(scale)
+    count = {5: "five"}.get(len(scale), len(scale))
+    cell = _setting_names(graded[axes])
+    shares = grade_shares(graded.assign(cell=cell), "cell").drop(columns="seconds")
+    cells = graded[axes].drop_duplicates().reset_index(drop=True)
+    table = pd.concat([cells, shares.drop(columns="cell")], axis=1)
+    figure = None
+    if len(shares) <= MOST_DRAWN:
+        figure = plots.stacked_shares(shares, "cell", names, "Shares of grades")
+    caption = f"{name}: shares of the {count} grades"
+    return ReportTable("grades", caption, table, table.rename(columns=names), figure)
 
 
 def worst_questions(rows: pd.DataFrame, measure: str, count: int = 10) -> pd.DataFrame:
     """Return the questions that the system with the highest mean does worst, with their texts."""
     rows = rows[rows["N"] > 0]
-    best = rows.groupby("system", sort=False)[measure].mean().idxmax()
-    of_best = rows[rows["system"] == best].sort_values([measure, "ir_score"], kind="stable")
-    of_best = of_best.dropna(subset=measure)
+    best_system = rows.groupby("system", sort=False)[measure].mean().idxmax()
+    of_best = rows[rows["system"] == best_system].dropna(subset=measure)
+    worst_first = of_best.sort_values([measure, "ir_score"], kind="stable")
     columns = ["question", "reference", "answer", *MEASURES, "grade"]
-    return of_best[columns].head(count).dropna(axis="columns", how="all").reset_index(drop=True)
+    worst = worst_first[columns].head(count)
+    return worst.dropna(axis="columns", how="all").reset_index(drop=True)

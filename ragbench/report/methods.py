@@ -20,10 +20,10 @@ from ragbench import __version__
 from ragbench.experiment import Experiment
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.table import METRICS, numbers_by_column
+from ragbench.report.scores import RESAMPLES
 from ragbench.stats.tables import known_clusters
 from ragbench.text.escape import in_markdown
 
-RESAMPLES = 2000  # of the bootstrap behind the tables
 MOST_COMPARED = 8  # systems with scores of which every pair is compared
 # What is cited for a word in the name of a data set, the settings of a retriever, ...
 _CITED = {

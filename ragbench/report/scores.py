@@ -11,9 +11,9 @@ import pandas as pd
 from ragbench.errors import DataError
 from ragbench.experiment.rows import ROWS
 from ragbench.paths import sha256_of, written_whole
-from ragbench.report.methods import RESAMPLES
 from ragbench.stats import means
 
+RESAMPLES = 2000  # of the bootstrap behind the tables
 _SCORES = "scores.csv"
 
 

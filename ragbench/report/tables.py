@@ -16,25 +16,39 @@ from tabulate import tabulate
 from ragbench.stats import MISSING
 from ragbench.text.escape import in_csv, in_latex, in_markdown
 
+MOST_DRAWN = 40  # systems in one figure
 _LONG = 45  # rows that still fit on one page
+_CELL_STYLE = {"selector": "td, th", "props": "text-align: right; padding: 3px 6px"}
 
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table: ``frame`` for the CSV, ``shown`` for readers (None: the same), and its picture."""
+    """A table: ``frame`` for the CSV, ``shown`` for readers (None: the same), its picture, and what
+    was found in a sentence.
+    """
 
     stem: str
-    caption: str
+    title: str
     frame: pd.DataFrame
     shown: pd.DataFrame | None = None
     figure: Figure | None = None
+    finding: str = ""
+
+    @property
+    def caption(self) -> str:
+        """The title, and what was found."""
+        if self.finding:
+            return f"{self.title}. {self.finding}."
+        return self.title
 
     def texts(self, label: str) -> dict[str, str]:
         """Return the table as CSV (six digits), Markdown and LaTeX (three decimals), by kind.
 
         LaTeX's ``label`` follows ``tab:``; its text needs the packages booktabs and longtable.
         """
-        shown = self.frame if self.shown is None else self.shown
+        shown = self.shown
+        if shown is None:
+            shown = self.frame
         csv = in_csv(self.frame)
         return {
             "csv": csv.to_csv(index=False, float_format="%.6g", lineterminator="\n"),
@@ -73,9 +87,10 @@ def _cell(value: Any) -> str:
 
 
 def _latex_cell(value: Any) -> str:
-    minus = re.sub(r"^-(?=\d)", "$-$", in_latex(_cell(value)))
+    text = in_latex(_cell(value))
+    text = re.sub(r"^-(?=\d)", "$-$", text)
     # After the \\ of the row before, a bracket or star would be taken for its argument.
-    return re.sub(r"^([\[*])", r"{\1}", minus)
+    return re.sub(r"^([\[*])", r"{\1}", text)
 
 
 def interval_table(
@@ -90,15 +105,14 @@ def interval_table(
     The values of ``rows`` and ``columns``, columns of the means, head the table in the order of
     their first appearance. Put what is many (metrics, say) into the rows: five columns fit a page.
     """
-    across = [rows] if isinstance(rows, str) else list(rows)
-    down = [columns] if isinstance(columns, str) else list(columns)
+    across = [columns] if isinstance(columns, str) else list(columns)
+    down = [rows] if isinstance(rows, str) else list(rows)
     numbers = means[["mean", "low", "high"]].to_numpy(float)
     cells = means.assign(cell=[_small_interval(*each, decimals) for each in numbers])
-    laid = cells.set_index(across + down)["cell"].unstack(down, sort=False).fillna("")
-    look = {"selector": "td, th", "props": "text-align: right; padding: 3px 6px"}
+    table = cells.set_index(down + across)["cell"].unstack(across, sort=False).fillna("")
     # a random id would change the file at every run
-    shown = laid.style.set_uuid("intervals").set_table_styles([look])
-    return shown.format_index(escape="html").format_index(escape="html", axis=1)
+    styler = table.style.set_uuid("intervals").set_table_styles([_CELL_STYLE])
+    return styler.format_index(escape="html").format_index(escape="html", axis=1)
 
 
 def _small_interval(mean: float, low: float, high: float, decimals: int) -> str:

@@ -4,7 +4,6 @@ exactly that.
 
 from __future__ import annotations
 
-import html
 from dataclasses import replace
 
 import numpy as np
@@ -336,14 +335,6 @@ def test_bad_input_is_named(frame):
         audit(frame[:0])
     with pytest.raises(DataError, match="no run 'nowhere'"):
         audit("nowhere")
-
-
-def test_a_notebook_shows_an_audit_as_the_terminal_does_and_escapes_it(frame):
-    told = audit_rows(frame.replace({"system": {"b": "long " * 20 + "<b>"}}), "score", ["system"])
-    assert "<b>" not in told._repr_html_()
-    shown = html.unescape(told._repr_html_()).removeprefix("<pre>").removesuffix("</pre>")
-    assert shown.split() == render(told).split()
-    assert max(map(len, shown.splitlines())) <= 64
 
 
 # -- ranges

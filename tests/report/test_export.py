@@ -36,7 +36,7 @@ from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import load_manifest, load_rows
 from ragbench.llm import Cassette, chat_model
 from ragbench.report.export import MARKER, export, export_scores
-from ragbench.report.factors import compare_factor, factor_sentence, measured
+from ragbench.report.factors import factor_table, measured
 from ragbench.report.methods import Methods, _references, methods
 from ragbench.report.scores import load_scores, save_scores
 from ragbench.report.tables import ReportTable, interval_table
@@ -236,13 +236,13 @@ def test_a_test_of_retrieval_stands_once_however_many_prompts_and_judges_there_a
     judges = {"judge": {"one": JudgeDouble(), "two": JudgeDouble()}}
     rows = experiment(tmp_path, 4, **grid, **people_of, **judges).run(progress=False)
     rows = measured(rows)
-    assert len(compare_factor(rows, "retriever", "ir_score")) == 2
-    assert len(compare_factor(rows, "retriever", "contained")) == 4
-    assert len(compare_factor(rows, "retriever", "fully_right")) == 8
-    assert compare_factor(rows, "generator", "ir_score").empty
-    assert compare_factor(rows, "k", "contained").empty
-    prompts = compare_factor(rows, "generator", "contained")
-    assert factor_sentence("generator", prompts).startswith("generator, prompt: x against y: ")
+    pairs = {"ir_score": 2, "contained": 4, "fully_right": 8}
+    for measure, count in pairs.items():
+        assert len(factor_table(rows, "retriever", measure, "t").frame) == count
+    assert factor_table(rows, "generator", "ir_score", "t") is None
+    assert factor_table(rows, "k", "contained", "t") is None
+    prompts = factor_table(rows, "generator", "contained", "t")
+    assert prompts.finding.startswith("generator, prompt: x against y: ")
 
 
 def test_questions_that_share_a_document_are_one_cluster_else_those_of_a_topic(tmp_path):
