@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import inspect
@@ -31,16 +32,17 @@ from ragbench.experiment.rows import (
     MANIFEST,
     ROWS,
     Row,
-    load_rows,
+    as_frame,
     no_room,
     open_file,
+    read_rows,
     run_folder,
 )
 from ragbench.generation import PROMPTS
 from ragbench.llm import Cassette
 from ragbench.llm.failures import redact, sounds_secret
 from ragbench.metrics.ir_score import MATCHES
-from ragbench.paths import sha256_of, written_whole
+from ragbench.paths import written_whole
 from ragbench.prompts import load_prompt, prompt_hash
 from ragbench.records import Dataset
 from ragbench.retrieval import RETRIEVERS, make_retriever
@@ -285,12 +287,39 @@ def load_manifest(run: str | os.PathLike[str]) -> dict[str, Any]:
     return manifest
 
 
-def check_rows(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Raise DataError where the rows of a folder are not those that its manifest describes."""
-    expected = manifest.get("rows_sha256")
-    if expected is not None and sha256_of(folder / ROWS) != expected:
+def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
+    """Load the rows of a run (its name, folder or file of rows), whole or under way.
+
+    Returns
+    -------
+    DataFrame, one row per question and cell: the fields of `ragbench.experiment.rows.Row`, and the
+    columns of the questions file. ``status`` is "ok" or "failed" (then ``error_step``,
+    ``error_kind``, ``error`` say why); ``grade`` is missing where there is none; ``ir_score`` is
+    NaN without documents or references.
+    """
+    folder = run_folder(run)
+    rows, sha256 = read_rows(folder / ROWS)
+    with contextlib.suppress(DataError):  # no manifest: nothing to compare with
+        if load_manifest(folder).get("rows_sha256", sha256) != sha256:
+            what = f"{folder / ROWS} was cut or edited: it is not what {MANIFEST} describes"
+            warnings.warn(f"{what}; run the experiment again", stacklevel=2)
+    return as_frame(rows)
+
+
+def load_run(run: str | os.PathLike[str]) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Load the rows of a run and their manifest.
+
+    Raises DataError where there are no rows, or not those that the manifest describes.
+    """
+    folder = run_folder(run)
+    rows, sha256 = read_rows(folder / ROWS)
+    if not rows:
+        raise DataError("the run has no rows", "at least one", "run the experiment first")
+    manifest = load_manifest(folder)
+    if manifest.get("rows_sha256", sha256) != sha256:
         got = f"{folder / ROWS} is not what {MANIFEST} beside it describes"
         raise DataError(got, "rows and manifest of one run", "run the experiment again")
+    return as_frame(rows), manifest
 
 
 def inputs_sha256(run: Any, described: Mapping[str, Any]) -> str | None:
@@ -349,18 +378,19 @@ def unchanged_rows(
 
     They are those of the manifest, of the same inputs and replies, all there, and none failed.
     """
-    if inputs is None:
+    if inputs is None or not (folder / MANIFEST).exists():
         return None
     try:
         manifest = load_manifest(folder)
-        check_rows(folder, manifest)
-    except (DataError, OSError):
+        last = manifest["runs"][-1]
+        recorded = (manifest.get("inputs_sha256"), last.get("rows_made"), last["failed"])
+        if recorded != (inputs, rows, {}):
+            return None
+        if manifest.get("cassette_sha256") != _replies_sha256(cassette):
+            return None
+        frame, _ = load_run(folder)
+    except DataError:
         return None
-    last = manifest["runs"][-1]
-    there = (manifest.get("inputs_sha256"), last.get("rows_made"), last["failed"])
-    if there != (inputs, rows, {}) or manifest.get("cassette_sha256") != _replies_sha256(cassette):
-        return None
-    frame = load_rows(folder)
     frame["cached"] = frame["cached"].where(frame["cached"].isna(), True)
     return frame
 

@@ -5,13 +5,13 @@ read as a data frame.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import math
 import os
 import re
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 import pandas as pd
+from pydantic import TypeAdapter
 
 from ragbench.errors import DataError
 from ragbench.generation import PROMPTS
@@ -111,14 +112,16 @@ class Row:
         """The question and what it is asked with: the name of a prompt on the cassette."""
         return f"{self.question_id}/{self.chunker}/{self.retriever}/{self.k}/{self.N}"
 
-    def update(self, values: Mapping[str, Any]) -> None:
-        """Set several fields."""
-        for name, value in values.items():
-            setattr(self, name, value)
+    def take(
+        self, record: Mapping[str, Any], names: Iterable[str] | None = None, prefix: str = ""
+    ) -> None:
+        """Set fields from a record: all that it has, or those of ``names`` that it has.
 
-    def take(self, record: Mapping[str, Any], columns: Mapping[str, str]) -> None:
-        """Set fields from a record, by its names -> columns, as far as it has them."""
-        self.update({columns[name]: record[name] for name in columns if name in record})
+        ``prefix`` : of the fields, such as "judge_".
+        """
+        for name in names or record:
+            if name in record:
+                setattr(self, prefix + name, record[name])
 
     def fail(self, step: str, kind: str, message: str) -> None:
         """Mark the row as failed."""
@@ -139,20 +142,9 @@ class Row:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
         """Make a row of what `to_dict` gave, or of a row of an older version (``chunk_ends``)."""
-        there = {}
-        for name, kind in _TYPES.items():
-            value = record.get(name)
-            if value is None:
-                continue
-            if not isinstance(value, _BUILTIN[kind]):
-                number = {"int": int, "float": float}[kind](value)
-                if number != float(value):
-                    raise ValueError(f"{name} is {value!r}")
-                value = number
-            there[name] = value
-        row = cls(**there)
-        if row.judge_scale is not None:
-            row.judge_scale = {int(grade): words for grade, words in row.judge_scale.items()}
+        row = _reader().validate_python(
+            {name: value for name, value in record.items() if value is not None}
+        )
         ends = record.get("chunk_ends")
         if row.chunks is None and ends is not None:
             # one space stands between two chunks
@@ -161,19 +153,13 @@ class Row:
         return row
 
 
+@functools.cache
+def _reader() -> TypeAdapter[Row]:
+    """Return what checks the types of a row's fields; it is built when rows are first read."""
+    return TypeAdapter(Row)
+
+
 _TYPES = {each.name: str(each.type).removesuffix(" | None") for each in fields(Row)}
-# what JSON gives for a field's type
-_BUILTIN = {
-    "str": str,
-    "int": int,
-    "float": (int, float),
-    "bool": bool,
-    "list[str]": list,
-    "dict[str, int]": dict,
-    "dict[int, str]": dict,
-    "dict[str, Any]": dict,
-    "Any": object,
-}
 _KINDS = {"int": "Int64", "float": float}
 _COLUMNS = (*(name for name in _TYPES if name not in ("chunks", "meta")), "context", "chunks")
 
@@ -211,16 +197,11 @@ def as_frame(rows: Sequence[Row]) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
-    """Load the rows of a run (its name, folder or file of rows), whole or under way.
+def read_rows(path: Path) -> tuple[list[Row], str]:
+    """Read a file of rows, whole or under way, and its sha256, in one pass.
 
-    Returns
-    -------
-    DataFrame, one row per question and cell: the fields of `Row`, and the columns of the questions
-    file. ``status`` is "ok" or "failed" (then ``error_step``, ``error_kind``, ``error`` say why);
-    ``grade`` is missing where there is none; ``ir_score`` is NaN without documents or references.
+    Raises DataError for a line that is no row.
     """
-    path = run_folder(run) / ROWS
     rows = []
     digest = hashlib.sha256()
     with open_file(path) as file:
@@ -234,21 +215,7 @@ def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
                 got = f"{path}, line {number} is no row: {line[:60].decode('utf-8', 'replace')!r}"
                 do = "delete that line, or run the experiment again"
                 raise DataError(got, "one JSON object a line", do) from None
-    if rows_sha256(path.parent) not in (None, digest.hexdigest()):
-        what = f"{path} was cut or edited: it is not what {MANIFEST} beside it describes"
-        warnings.warn(f"{what}; run the experiment again", stacklevel=2)
-    return as_frame(rows)
-
-
-def rows_sha256(folder: Path) -> str | None:
-    """Return the sha256 of the rows by the manifest beside them; None where it tells none, as while
-    a first run is under way.
-    """
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return manifest.get("rows_sha256") if isinstance(manifest, dict) else None
+    return rows, digest.hexdigest()
 
 
 def folder_name(name: str) -> str:

@@ -8,10 +8,12 @@ nothing else to resume.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -50,17 +52,25 @@ _JUDGED_FROM = 20  # prompts, before that share counts
 OPTIONS = ("retries", "deadline_s", "patience_s", "backoff_s", "num_predict", "on_miss", "progress")
 # With these the model has done its part badly; with all others it is the server that failed.
 _UNUSABLE = {"truncated", "unusable", "invalid", "digest", "miss"}
-# What a row takes over from the record of an answer, and of a grade: name there -> column.
-_REPLY = ("prompt_tokens", "prompt_estimate", "output_tokens", "finish", "tagged", "cached")
-_OF_ANSWER = {name: name for name in ("prompt", "prompt_sha256", *_REPLY)}
-_GRADED = ("seconds", "shown", "position", "repairs", "prompt_tokens", "prompt_estimate")
-_OF_GRADE = {name: f"judge_{name}" for name in _GRADED} | {"cut": "judge_answer_cut"}
+# What a row takes over from the record of an answer, and, with "judge_" before it, of a grade.
+_OF_ANSWER = (
+    "prompt",
+    "prompt_sha256",
+    "prompt_tokens",
+    "prompt_estimate",
+    "output_tokens",
+    "finish",
+    "tagged",
+    "cached",
+)
+_OF_GRADE = ("seconds", "shown", "position", "repairs", "prompt_tokens", "prompt_estimate")
 # What a question brings that is no column of its own in rows.
 _NOT_META = ("topic", "relevant", "doc_ids", "supporting_facts", "claims", "long_answer")
 _WITHOUT_DOCUMENTS = {"context_tokens": 0, "hits": [], "retrieved": [], "chunks": []}
 
 _Search = tuple[str, str, int]  # chunker, retriever, k
-_Found = list[Hit] | Exception
+_Hits = list[Hit] | Exception  # of a question; or why its search failed
+_Contexts = dict[int, dict[str, Any]]  # of a question: what a row says of its context, by N
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,32 +116,38 @@ class Run:
 
     def meet_models(self) -> None:
         """Ask the servers of the models who they are."""
-        bounds = {"generator": BOUNDS["text"], "judge": grade_bound(self.experiment.per_prompt)}
-        for axis, bound in bounds.items():
+        for axis in ("generator", "judge"):
             for name, value in getattr(self.experiment, axis).items():
                 if is_model(value):
+                    bound = BOUNDS["text"]
+                    if axis == "judge":
+                        bound = grade_bound(self.experiment.per_prompt)
                     facts = model_facts(value, self.cassette, num_predict=bound)
                     self.models[axis, name] = facts
 
     def build(self) -> None:
         """Load the data, cut their documents, and build the retrievers over the chunks."""
         experiment = self.experiment
-        scales = {judge: experiment.scale(judge) for judge in experiment.judge}
-        self.scales = {judge: scale for judge, scale in scales.items() if scale != GRADES}
-        for name, value in experiment.data.items():
-            data = value if isinstance(value, Dataset) else value()
-            self.data[name] = _checked(name, data)
-            cells = [cell for cell in experiment.cells(name) if cell.N]
+        for judge in experiment.judge:
+            scale = experiment.scale(judge)
+            if scale != GRADES:
+                self.scales[judge] = scale
+        for data, source in experiment.data.items():
+            self.data[data] = _load(data, source)
+            cells = [cell for cell in experiment.cells(data) if cell.N]
             for chunker in dict.fromkeys(cell.chunker for cell in cells):
-                try:
-                    chunks = list(experiment.chunker[chunker](data.documents))
-                    self.chunks[name, chunker] = chunks
-                except NotOnDiskError as error:
-                    self.not_cut[name, chunker] = error
+                self._cut(data, chunker)
             for chunker, retriever in dict.fromkeys(cell.search[:2] for cell in cells):
-                if (name, chunker) in self.chunks:
-                    engine = experiment.retriever[retriever](self.chunks[name, chunker])
-                    self.retrievers[name, chunker, retriever] = check_retriever(engine)
+                if (data, chunker) in self.chunks:
+                    engine = experiment.retriever[retriever](self.chunks[data, chunker])
+                    self.retrievers[data, chunker, retriever] = check_retriever(engine)
+
+    def _cut(self, data: str, chunker: str) -> None:
+        try:
+            chunks = self.experiment.chunker[chunker](self.data[data].documents)
+            self.chunks[data, chunker] = list(chunks)
+        except NotOnDiskError as error:
+            self.not_cut[data, chunker] = error
 
     def embed(self) -> None:
         """Make the vectors of the chunks; an embedder that fails at them ends the run here."""
@@ -145,7 +161,10 @@ class Run:
         return sum(len(data.questions) * len(cells(name)) for name, data in self.data.items())
 
 
-def _checked(name: str, data: Any) -> Dataset:
+def _load(name: str, source: Any) -> Dataset:
+    data = source
+    if not isinstance(source, Dataset):
+        data = source()
     ids = {question.id for question in getattr(data, "questions", ())}
     if not ids or len(ids) < len(data.questions):
         expected = "a Dataset with questions, each with an id of its own"
@@ -156,36 +175,26 @@ def _checked(name: str, data: Any) -> Dataset:
 def make_rows(run: Run) -> Iterator[list[Row]]:
     """Make the rows block by block of questions: search, answer, grade."""
     for name, data in run.data.items():
-        judges: dict[Cell, list[str]] = {}  # of each answer
-        for cell in run.experiment.cells(name):
-            judges.setdefault(replace(cell, judge=NONE), []).append(cell.judge)
+        cells = run.experiment.cells(name)
         relevant = judgements(data)
-        for questions in _blocks(data, run.experiment.cells(name)):
-            rows = _retrieve(run, list(judges), list(questions.values()))
-            _answer(run, questions, rows)
-            graded = []
-            for row, names in zip(rows, itertools.cycle(judges.values()), strict=False):
+        size = _block_size(cells)
+        for start in range(0, len(data.questions), size):
+            questions = data.questions[start : start + size]
+            rows = _retrieve(run, cells, questions)
+            for row in rows:
                 row.relevant = relevant.get(row.question_id)
-                graded += _for_judges(row, names, run.scales)
-            _grade(run, questions, graded)
-            yield graded
+            by_id = {question.id: question for question in questions}
+            _answer(run, by_id, rows)
+            _grade(run, by_id, rows)
+            yield rows
 
 
-def _for_judges(row: Row, names: Sequence[str], scales: Mapping[str, dict[int, str]]) -> list[Row]:
-    """Return the row of each judge of an answer."""
-    rows = [row, *(replace(row) for _ in names[1:])]
-    for each, name in zip(rows, names, strict=True):
-        each.judge = name
-        each.judge_scale = scales.get(name)
-    return rows
-
-
-def _blocks(data: Dataset, cells: Sequence[Cell]) -> Iterator[dict[str, Question]]:
-    """Yield the questions of each block, by id."""
-    answers = sum(cell.generator != NONE for cell in cells)
-    size = max(1, BLOCK_OF_ANSWERS // answers) if answers else BLOCK
-    for start in range(0, len(data.questions), size):
-        yield {question.id: question for question in data.questions[start : start + size]}
+def _block_size(cells: Sequence[Cell]) -> int:
+    """Return how many questions are asked before their rows are written."""
+    answers = {replace(cell, judge=NONE) for cell in cells if cell.generator != NONE}
+    if not answers:
+        return BLOCK
+    return max(1, BLOCK_OF_ANSWERS // len(answers))
 
 
 # -- search, cut and score
@@ -193,36 +202,43 @@ def _blocks(data: Dataset, cells: Sequence[Cell]) -> Iterator[dict[str, Question
 
 def _retrieve(run: Run, cells: Sequence[Cell], questions: Sequence[Question]) -> list[Row]:
     """Search for a block of questions, each search once, and cut what was found at every N."""
+    budgets: dict[_Search, set[int]] = defaultdict(set)
+    for cell in cells:
+        if cell.N:
+            budgets[cell.search].add(cell.N)
     contexts = {}
-    for search in dict.fromkeys(cell.search for cell in cells if cell.N):
+    for search in budgets:
         chunker, retriever, k = search
         hits = _search(run.retrievers[cells[0].data, chunker, retriever], questions, k)
-        budgets = sorted({cell.N for cell in cells if cell.search == search})
-        contexts[search] = _at_budgets(run, questions, hits, budgets)
+        contexts[search] = _at_budgets(run, questions, hits, sorted(budgets[search]))
     rows = []
     for place, question in enumerate(questions):
         meta = _meta(question)
         for cell in cells:
-            context = contexts[cell.search][place] if cell.N else {0: _WITHOUT_DOCUMENTS}
-            rows.append(_row(question, meta, cell, context))
+            context = {0: _WITHOUT_DOCUMENTS}
+            if cell.N:
+                context = contexts[cell.search][place]
+            row = _row(question, meta, cell, context)
+            row.judge_scale = run.scales.get(cell.judge)
+            rows.append(row)
     return rows
 
 
 def _at_budgets(
-    run: Run, questions: Sequence[Question], found: Sequence[_Found], budgets: Sequence[int]
-) -> list[dict[int, dict[str, Any]]]:
+    run: Run, questions: Sequence[Question], hits: Sequence[_Hits], budgets: Sequence[int]
+) -> list[_Contexts]:
     """Cut what was found at every N, a part of the questions a task of the executor."""
-    experiment = run.experiment
-    cut = (budgets, experiment.tokenizer, experiment.begin_token, experiment.match)
-    work = functools.partial(_contexts, cut=cut)
+    names = ("tokenizer", "begin_token", "match")
+    settings = {name: getattr(run.experiment, name) for name in names}
+    work = functools.partial(_contexts, budgets=budgets, **settings)
     # not by map's chunksize, which dask's executor does not know
-    starts = range(0, len(questions), _TASK)
-    question_parts = [questions[start : start + _TASK] for start in starts]
-    hits = [found[start : start + _TASK] for start in starts]
-    return [*itertools.chain.from_iterable(run.pool.map(work, question_parts, hits))]
+    parts = [slice(start, start + _TASK) for start in range(0, len(questions), _TASK)]
+    question_parts = [questions[part] for part in parts]
+    hit_parts = [hits[part] for part in parts]
+    return [*itertools.chain.from_iterable(run.pool.map(work, question_parts, hit_parts))]
 
 
-def _search(engine: Any, questions: Sequence[Question], k: int) -> list[_Found]:
+def _search(engine: Any, questions: Sequence[Question], k: int) -> list[_Hits]:
     """Return hits by question, or the error of one whose search fails: the others have hits."""
     try:
         return list(engine.search([question.text for question in questions], k))
@@ -249,9 +265,7 @@ def _meta(question: Question) -> dict[str, Any]:
     return own
 
 
-def _row(
-    question: Question, meta: dict[str, Any], cell: Cell, context: Mapping[int, dict[str, Any]]
-) -> Row:
+def _row(question: Question, meta: dict[str, Any], cell: Cell, contexts: _Contexts) -> Row:
     row = Row(
         cell.data,
         question.id,
@@ -267,47 +281,38 @@ def _row(
         references=list(question.references),
         meta=meta,
     )
-    row.update(context[cell.N])
-    if cell.generator == NONE and max(context) > cell.N:
+    row.take(contexts[cell.N])
+    if cell.generator == NONE and max(contexts) > cell.N:
         row.chunks = None  # nobody reads it, and it is the beginning of the largest one
     return row
+
+
+def _contexts(questions: Sequence[Question], hits: Sequence[_Hits], **cut: Any) -> list[_Contexts]:
+    """Cut and score for several questions: a task of an executor. ``cut`` is for `_cut`."""
+    pairs = zip(questions, hits, strict=True)
+    return [_context(question, ranking, **cut) for question, ranking in pairs]
+
+
+def _context(question: Question, hits: _Hits, budgets: Sequence[int], **cut: Any) -> _Contexts:
+    """Return what the rows of a question say of its contexts, or of the failure to get them."""
+    try:
+        if isinstance(hits, Exception):
+            raise hits
+        return _cut(question, hits, budgets, **cut)
+    except Exception as error:
+        end_on_full_disk(error)
+        failed = {"status": "failed", "error_step": "retrieve", "error_kind": _kind(error)}
+        return dict.fromkeys(budgets, failed | {"error": str(error)})
+
+
+def _kind(error: Exception) -> str:
+    return getattr(error, "kind", type(error).__name__)
 
 
 @functools.lru_cache(maxsize=4)
 def _offsets(tokenizer: Any) -> TokenOffsets:
     """Return the token offsets of this process: every chunk is tokenised once in it."""
     return TokenOffsets(tokenizer)
-
-
-def _contexts(
-    questions: Sequence[Question],
-    hits: Sequence[_Found],
-    *,
-    cut: tuple[Sequence[int], Any, bool, str],
-) -> list[dict[int, dict[str, Any]]]:
-    """Return of each question by N what a row says of its context, or of the failure to get one: a
-    task of an executor.
-
-    ``cut`` : values of N, tokenizer, whether its begin token counts, match.
-    """
-    return [_context(*each, cut) for each in zip(questions, hits, strict=True)]
-
-
-def _context(
-    question: Question, hits: _Found, cut: tuple[Sequence[int], Any, bool, str]
-) -> dict[int, dict[str, Any]]:
-    try:
-        if isinstance(hits, Exception):
-            raise hits
-        return _cut(question, hits, *cut)
-    except Exception as error:
-        end_on_full_disk(error)
-        failed = {"status": "failed", "error_step": "retrieve", "error_kind": _kind(error)}
-        return dict.fromkeys(cut[0], failed | {"error": str(error)})
-
-
-def _kind(error: Exception) -> str:
-    return getattr(error, "kind", type(error).__name__)
 
 
 def _cut(
@@ -317,7 +322,7 @@ def _cut(
     tokenizer: Any,
     begin_token: bool,
     match: str,
-) -> dict[int, dict[str, Any]]:
+) -> _Contexts:
     """Cut the joined hits at every N and score all contexts in one pass."""
     texts = [hit.chunk.text for hit in hits]
     offsets = _offsets(tokenizer)
@@ -325,60 +330,77 @@ def _cut(
     scoring = {"match": match, "positions": ends[None, :], "threads": 1}
     (scores,) = ir_score_table([[*question.references]], [" ".join(texts)], budgets, **scoring)
     all_tokens = offsets.joined_ends(texts, max(budgets)).size
+    own_tokens = int(begin_token)  # of the N, that hold no text
     of_search = {
         "hits": [hit.chunk.id for hit in hits],
         "retrieved": [hit.chunk.doc_id for hit in hits],
         "zero_hits": sum(hit.score == 0 for hit in hits),
     }
-    # one space stands between two chunks
-    starts = [0, *itertools.accumulate(len(text) + 1 for text in texts)]
-    placed = list(zip(texts, starts, strict=False))
     contexts = {}
     for n, end, score in zip(budgets, ends.tolist(), scores.tolist(), strict=True):
         contexts[n] = {
             **of_search,
             "ir_score": score,
-            "context_tokens": int(min(n - begin_token, all_tokens)),
-            "chunks": [text[: end - start] for text, start in placed if start < end],
+            "context_tokens": int(min(n - own_tokens, all_tokens)),
+            "chunks": _texts_before(end, texts),
         }
     return contexts
+
+
+def _texts_before(end: int, texts: Sequence[str]) -> list[str]:
+    """Return what stands before a character of the texts, of which one space joins each two."""
+    before = []
+    for text in texts:
+        if end <= 0:
+            break
+        before.append(text[:end])
+        end -= len(text) + 1
+    return before
 
 
 # -- answers
 
 
 def _answer(run: Run, questions: Mapping[str, Question], rows: Sequence[Row]) -> None:
-    """Let models, functions and objects answer."""
+    """Let models, functions and objects answer, once for all judges."""
     for name, generator in run.experiment.generator.items():
-        waiting = [row for row in rows if row.generator == name and row.status == "ok"]
-        questions_asked = [questions[row.question_id] for row in waiting]
-        contexts = [row.context for row in waiting]
+        waiting: dict[str, list[Row]] = defaultdict(list)  # the rows of each answer, one a judge
+        for row in rows:
+            if row.generator == name and row.status == "ok":
+                waiting[row.place].append(row)
+        asked = [same[0] for same in waiting.values()]
+        of_rows = [questions[row.question_id] for row in asked]
+        contexts = [row.context for row in asked]
         model = run.models.get(("generator", name))
         if model is None:
-            answers = run.kept.ask(name, generator, questions_asked, contexts, run.pool)
+            answers = run.kept.ask(name, generator, of_rows, contexts, run.pool)
         else:
             answers = generate(
                 generator,
-                questions_asked,
+                of_rows,
                 contexts,
                 with_documents=run.experiment.prompt("generator", name),
-                ids=[row.place for row in waiting],
+                ids=list(waiting),
                 cassette=run.cassette,
                 **run.options,
             )
-        for row, answer in zip(waiting, answers, strict=True):
-            row.update({"model": answer.generator} if model is None else model.row())
-            _take_answer(row, answer)
+        for same, answer in zip(waiting.values(), answers, strict=True):
+            facts = {"model": answer.generator}
+            if model is not None:
+                facts = model.row()
+            for row in same:
+                row.take(facts)
+                _take_answer(row, answer)
         if model is not None:
-            _count(run, "generate", waiting)
+            _check_servers(run, "generate", asked)
 
 
 def _take_answer(row: Row, answer: Answer) -> None:
-    facts = {**answer.meta.get("usage", {}), **answer.meta}
-    row.take(facts, _OF_ANSWER)
+    row.take(answer.meta.get("usage", {}), _OF_ANSWER)
+    row.take(answer.meta, _OF_ANSWER)
     row.seconds = answer.seconds
-    if "error" in facts:
-        kind, _, message = facts["error"].partition(": ")
+    if "error" in answer.meta:
+        kind, _, message = answer.meta["error"].partition(": ")
         row.fail("generate", kind, message)
     else:
         row.answer = answer.text
@@ -389,48 +411,27 @@ def _take_answer(row: Row, answer: Answer) -> None:
 
 def _grade(run: Run, questions: Mapping[str, Question], rows: Sequence[Row]) -> None:
     """Let models and objects grade; answers of different generators are not shown together."""
-    for name, generator in itertools.product(run.experiment.judge, run.experiment.generator):
-        place = (name, generator, "ok")
-        prompt = run.experiment.prompt("judge", name)
+    for judge, generator in itertools.product(run.experiment.judge, run.experiment.generator):
+        place = (judge, generator, "ok")
         waiting = [row for row in rows if (row.judge, row.generator, row.status) == place]
-        model = run.models.get(("judge", name))
-        ask = _grade_by_objects if model is None else _grade_by_model
-        for row, verdict in zip(waiting, ask(run, name, questions, waiting), strict=True):
-            _take_grade(row, verdict)
-            if model is not None:
-                row.take(model.row(), {key: f"judge_{key}" for key in model.row()})
-                row.judge_prompt = Path(prompt).name
-                row.judge_prompt_sha256 = prompt_hash(prompt)
-        if model is not None:
-            _count(run, "grade", waiting)
+        if ("judge", judge) in run.models:
+            _grade_by_model(run, judge, questions, waiting)
+            _check_servers(run, "grade", waiting)
+        else:
+            _grade_by_object(run, judge, questions, waiting)
 
 
-def _grade_by_objects(
+def _grade_by_object(
     run: Run, name: str, questions: Mapping[str, Question], rows: Sequence[Row]
-) -> Iterable[Grade]:
-    questions_asked = [questions[row.question_id] for row in rows]
-    work = functools.partial(_grade_by_object, name, run.experiment.judge[name])
-    return run.pool.map(work, questions_asked, map(_as_answer, rows))
+) -> None:
+    work = functools.partial(_grade_one, name, run.experiment.judge[name])
+    of_rows = [questions[row.question_id] for row in rows]
+    verdicts = run.pool.map(work, of_rows, map(_as_answer, rows))
+    for row, verdict in zip(rows, verdicts, strict=True):
+        _take_grade(row, verdict)
 
 
-def _grade_by_model(
-    run: Run, name: str, questions: Mapping[str, Question], rows: Sequence[Row]
-) -> Iterable[Grade]:
-    names = ("per_prompt", "order")
-    options = {key: getattr(run.experiment, key) for key in names} | run.options
-    answers = [_as_answer(row) for row in rows]
-    distinct = list(questions.values())
-    judge = run.experiment.judge[name]
-    options |= {"prompt": run.experiment.prompt("judge", name), "cassette": run.cassette}
-    return grade(judge, distinct, answers, **options)
-
-
-def _as_answer(row: Row) -> Answer:
-    place = {"retriever": f"{row.chunker}/{row.retriever}/{row.k}", "budget": row.N}
-    return Answer(row.question_id, row.answer or "", row.generator, meta=place)
-
-
-def _grade_by_object(name: str, judge: Any, question: Question, answer: Answer) -> Grade:
+def _grade_one(name: str, judge: Any, question: Question, answer: Answer) -> Grade:
     """Let an object grade one answer: a task of an executor. A failure is a grade that says so."""
     start = time.perf_counter()
     try:
@@ -442,30 +443,62 @@ def _grade_by_object(name: str, judge: Any, question: Question, answer: Answer) 
     return replace(verdict, meta={"seconds": time.perf_counter() - start, **verdict.meta})
 
 
+def _grade_by_model(
+    run: Run, name: str, questions: Mapping[str, Question], rows: Sequence[Row]
+) -> None:
+    experiment = run.experiment
+    prompt = experiment.prompt("judge", name)
+    verdicts = grade(
+        experiment.judge[name],
+        list(questions.values()),
+        [_as_answer(row) for row in rows],
+        prompt=prompt,
+        per_prompt=experiment.per_prompt,
+        order=experiment.order,
+        cassette=run.cassette,
+        **run.options,
+    )
+    facts = run.models["judge", name].row()
+    sha256 = prompt_hash(prompt)
+    for row, verdict in zip(rows, verdicts, strict=True):
+        _take_grade(row, verdict)
+        row.take(facts, prefix="judge_")
+        row.judge_prompt = Path(prompt).name
+        row.judge_prompt_sha256 = sha256
+
+
+def _as_answer(row: Row) -> Answer:
+    place = {"retriever": f"{row.chunker}/{row.retriever}/{row.k}", "budget": row.N}
+    return Answer(row.question_id, row.answer or "", row.generator, meta=place)
+
+
 def _take_grade(row: Row, verdict: Grade) -> None:
-    scale = row.judge_scale or GRADES
     usage = verdict.meta.get("usage", {})
-    # The tokens are a sum over the calls: of no use where one of them was not counted.
-    tokens = None if usage.get("uncounted") else usage.get("prompt_tokens")
-    row.take({"prompt_tokens": tokens} | verdict.meta, _OF_GRADE)
+    if not usage.get("uncounted"):  # of calls of which one was not counted the sum is of no use
+        row.take(usage, ["prompt_tokens"], "judge_")
+    row.take(verdict.meta, _OF_GRADE, "judge_")
+    row.judge_answer_cut = verdict.meta.get("cut")
     row.judge_model = verdict.judge
+    scale = row.judge_scale or GRADES
     if verdict.value is None:
         row.judge_raw = verdict.raw or None
         row.fail("grade", verdict.meta["error"], verdict.meta["detail"])
-    elif isinstance(verdict.value, bool) or verdict.value not in tuple(scale):
+    elif isinstance(verdict.value, bool) or verdict.value not in [*scale]:
         got = f"the judge {row.judge!r} gave {verdict.value!r}, none of the grades {[*scale]}"
         row.fail("grade", "invalid", got)
     else:
         row.grade = int(verdict.value)
 
 
-def _count(run: Run, step: str, rows: Sequence[Row]) -> None:
+def _check_servers(run: Run, step: str, rows: Sequence[Row]) -> None:
     """End the run where the servers have answered nothing so far, or fail too many prompts."""
     lost = [row.error for row in rows if row.error_kind and row.error_kind not in _UNUSABLE]
     run.asked += len(rows)
     run.lost += len(lost)
-    bearable = _STOP_AFTER * run.asked if run.asked >= _JUDGED_FROM else run.asked - 1
-    if lost and run.lost > bearable:
+    too_many = run.lost == run.asked
+    if run.asked >= _JUDGED_FROM:
+        too_many = run.lost > _STOP_AFTER * run.asked
+    if lost and too_many:
         got = f"{run.lost} of {run.asked} prompts failed at the server ({step})"
         do = "see to the server, then run again: recorded replies are not asked for again"
         last = lost[-1].splitlines()[0]
@@ -489,20 +522,29 @@ def run_experiment(experiment: Any, executor: Executor | None, progress: bool) -
             return earlier
         run.embed()
         described["inputs_sha256"] = inputs
-        executor_name = type(executor).__name__ if executor else "threads"
+        executor_name = "threads"
+        if executor is not None:
+            executor_name = type(executor).__name__
         files = manifests.RunFiles(experiment.home, described, run.count(), executor_name)
-        run.pool = executor or ThreadPoolExecutor(cores(), thread_name_prefix="ragbench")
-        try:
+        with _pool(executor, executor_name) as run.pool:
             return as_frame(_written(run, files, progress))
-        except Exception as error:
-            if isinstance(error, RagbenchError) or "pickle" not in str(error):
-                raise
-            got = f"{executor_name} cannot send a part of the experiment to its processes: {error}"
-            do = "define it in a file that is imported, without locks and open files, or run()"
-            raise ConfigError(got, "functions and objects that can be pickled", do) from error
-        finally:
-            if executor is None:
-                run.pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _pool(executor: Executor | None, name: str) -> Iterator[Executor]:
+    """Yield the executor, or threads of our own; say what cannot be sent to other processes."""
+    pool = executor or ThreadPoolExecutor(cores(), thread_name_prefix="ragbench")
+    try:
+        yield pool
+    except Exception as error:
+        if isinstance(error, RagbenchError) or "pickle" not in str(error):
+            raise
+        got = f"{name} cannot send a part of the experiment to its processes: {error}"
+        do = "define it in a file that is imported, without locks and open files, or run()"
+        raise ConfigError(got, "functions and objects that can be pickled", do) from error
+    finally:
+        if executor is None:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _written(run: Run, files: manifests.RunFiles, progress: bool) -> list[Row]:

@@ -21,8 +21,7 @@ from ragbench import plots
 from ragbench.comparison import compare_scores, format_comparison
 from ragbench.data.ragchecker import RagResults
 from ragbench.errors import ConfigError
-from ragbench.experiment import load_manifest, load_rows
-from ragbench.experiment.manifest import check_rows
+from ragbench.experiment.manifest import load_run
 from ragbench.experiment.rows import run_folder
 from ragbench.llm import Cassette
 from ragbench.metrics.table import claim_result
@@ -91,11 +90,9 @@ def export(
 
     Raises DataError where the rows are not those of the manifest beside them.
     """
-    rows = load_rows(run)
+    rows, manifest = load_run(run)
     checks = audit(run, rows)
-    manifest = load_manifest(run)
     folder = run_folder(run)
-    check_rows(folder, manifest)
     name = manifest["name"]
     tables = [*run_tables(measured(rows), name, by), _audit_table(checks, name)]
     counts = {

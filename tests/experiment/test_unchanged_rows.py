@@ -6,6 +6,7 @@ import json
 import sqlite3
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 from experiment_parts import Copier, Named, live, people, towns, whole
@@ -13,6 +14,7 @@ from fake_ollama import FakeOllama
 
 from ragbench.chunking import token_chunks
 from ragbench.experiment import Experiment, load_manifest
+from ragbench.report.export import export
 from ragbench.retrieval import make_retriever
 from ragbench.retrieval.text import TOKENIZERS
 from ragbench.text.tokens import minilm_dir
@@ -87,6 +89,23 @@ def test_rows_of_other_inputs_are_made_anew(tmp_path, first, change):
     rows = grid(tmp_path, **change).run(progress=False)
     assert runs(tmp_path) == 2
     assert rows.equals(grid(tmp_path / "elsewhere", **change).run(progress=False))
+
+
+def test_a_rerun_and_an_export_read_the_rows_once(tmp_path, first, monkeypatch):
+    opened = []
+    really = open
+
+    def noted(file, *args, **options):
+        opened.append(Path(str(file)).name)
+        return really(file, *args, **options)
+
+    for place in ("builtins.open", "io.open"):
+        monkeypatch.setattr(place, noted)
+    grid(tmp_path).run(progress=False)
+    assert opened.count("rows.jsonl") == 1
+    opened.clear()
+    export(tmp_path, tmp_path / "out")
+    assert opened.count("rows.jsonl") == 1
 
 
 def test_as_many_other_cells_are_made_anew(tmp_path):
