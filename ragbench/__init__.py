@@ -79,7 +79,7 @@ _HOME = {
         "rouge_l",
         "token_f1",
     ],
-    "metrics.ranking": ["rank_scores"],
+    "metrics.ranking": ["rank_table"],
     "metrics.reference_free": [
         "answer_relevance",
         "context_relevance",

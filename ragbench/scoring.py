@@ -43,7 +43,6 @@ from ragbench.metrics.table import (
     claim_result,
     find_numbers,
     lower_is_better,
-    numbers_by_column,
 )
 from ragbench.prompts import Prompt
 from ragbench.records import Answer, Question
@@ -231,7 +230,7 @@ def metric_table() -> pd.DataFrame:
     """
     lower = lower_is_better()
     rows = []
-    for column, (name, _) in numbers_by_column().items():
+    for column, (name, _) in find_numbers().items():
         metric = METRICS[name]
         needed = _needed(name)
         labels = [need for need in metric.needs if need in LABELS]

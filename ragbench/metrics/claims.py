@@ -107,44 +107,74 @@ def claim_metrics(
     >>> scores["precision"], scores["irrelevant_noise_sensitivity"], scores["recall"].__round__(3)
     (0.5, 0.5, 0.333)
     """
-    correct, covered, in_response, in_reference = _read(
+    tables = _read(
         response_in_reference, reference_in_response, response_in_chunks, reference_in_chunks
     )
+    return _metrics(*tables, empty, response_in_retrieved, reference_in_retrieved)
 
-    def share(flags: np.ndarray, *needed: np.ndarray) -> float:
-        return float(flags.mean()) if all(map(len, (flags, *needed))) else empty
 
-    precision = share(correct)
-    recall = share(covered)
+def _metrics(
+    correct: np.ndarray,
+    covered: np.ndarray,
+    in_response: np.ndarray,
+    in_reference: np.ndarray,
+    empty: float,
+    response_in_retrieved: Any = None,
+    reference_in_retrieved: Any = None,
+) -> dict[str, float]:
     # by reference claim: does some chunk entail it; by chunk: does it entail a reference claim
     recalled = in_reference.any(axis=1) | _together(reference_in_retrieved, len(covered))
     relevant = in_reference.any(axis=0)
-    # by response claim: where it comes from
+    # by response claim: does some chunk entail it
     faithful = in_response.any(axis=1) | _together(response_in_retrieved, len(correct))
-    from_relevant = in_response[:, relevant].any(axis=1)
-    from_irrelevant = in_response[:, ~relevant].any(axis=1) & ~from_relevant
     return {
-        # 3.3.1 Overall: correct claims of the response; claims of the reference in the response
-        "precision": precision,
-        "recall": recall,
-        "f1": _f1(precision, recall) if len(correct) and len(covered) else empty,
+        **_overall(correct, covered, empty),
         # 3.3.2 Retriever: reference claims that a chunk entails; chunks that entail one
-        "claim_recall": share(recalled),
-        "context_precision": share(relevant, covered),
+        "claim_recall": _share(recalled, empty),
+        "context_precision": _share(relevant, empty, len(covered)),
         # 3.3.3 Generator: retrieved claims of the reference that the response says
-        "context_utilization": share(covered[recalled]),
-        # wrong claims, from a relevant chunk, from irrelevant ones alone, or from no chunk
-        "relevant_noise_sensitivity": share(~correct & from_relevant, relevant, covered),
-        "irrelevant_noise_sensitivity": share(~correct & from_irrelevant, relevant, covered),
-        "hallucination": share(~correct & ~faithful, relevant),
-        # correct claims from no chunk; all claims from a chunk
-        "self_knowledge": share(correct & ~faithful, relevant),
-        "faithfulness": share(faithful, relevant),
+        "context_utilization": _share(covered[recalled], empty),
+        **_noise(~correct, in_response, relevant, empty, len(covered)),
+        # wrong claims from no chunk, correct claims from no chunk, all claims from a chunk
+        "hallucination": _share(~correct & ~faithful, empty, len(relevant)),
+        "self_knowledge": _share(correct & ~faithful, empty, len(relevant)),
+        "faithfulness": _share(faithful, empty, len(relevant)),
     }
 
 
-def _f1(precision: float, recall: float) -> float:
-    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+def _share(flags: np.ndarray, empty: float, *counts: int) -> float:
+    """Share of flags that are true; ``empty`` without flags, or where one of the counts is 0."""
+    if not len(flags) or 0 in counts:
+        return empty
+    return float(flags.mean())
+
+
+def _overall(correct: np.ndarray, covered: np.ndarray, empty: float) -> dict[str, float]:
+    """Section 3.3.1: correct claims of the response; claims of the reference in the response."""
+    precision = _share(correct, empty)
+    recall = _share(covered, empty)
+    f1 = 0.0
+    if not len(correct) or not len(covered):
+        f1 = empty
+    elif precision + recall:
+        f1 = 2 * precision * recall / (precision + recall)
+    return {"precision": precision, "recall": recall, "f1": f1}
+
+
+def _noise(
+    wrong: np.ndarray, in_response: np.ndarray, relevant: np.ndarray, empty: float, n_reference: int
+) -> dict[str, float]:
+    """Section 3.3.3: wrong claims from a relevant chunk, or from irrelevant chunks alone.
+
+    Without reference claims nothing tells which chunks are relevant.
+    """
+    from_relevant = in_response[:, relevant].any(axis=1)
+    from_irrelevant = in_response[:, ~relevant].any(axis=1) & ~from_relevant
+    needed = len(relevant), n_reference
+    return {
+        "relevant_noise_sensitivity": _share(wrong & from_relevant, empty, *needed),
+        "irrelevant_noise_sensitivity": _share(wrong & from_irrelevant, empty, *needed),
+    }
 
 
 def _counts(
@@ -181,31 +211,23 @@ def claim_metrics_table(
     rows = []
     for number, result in enumerate(results):
         fields = _fields(result)
-        name = str(number) if fields.get("id") in ("", None) else str(fields["id"])
-        names.append(name)
+        name = fields.get("id")
+        names.append(str(number if name in ("", None) else name))
         try:
-            tables = _read(**_labels(fields, tuple(CHECKS)))
-            together = _labels(fields, RETRIEVED_LABELS) if in_retrieved else {}
-            rows.append({**claim_metrics(*tables, empty, **together), **_counts(*tables)})
+            rows.append(_row(fields, empty, in_retrieved))
         except DataError as error:
-            raise DataError(f"result {name!r}: {error.got}", error.expected, error.do) from None
+            got = f"result {names[-1]!r}: {error.got}"
+            raise DataError(got, error.expected, error.do) from None
     table = pd.DataFrame(rows, pd.Index(names, name="id", dtype=object), [*METRICS, *COUNTS])
     return table.astype(dict.fromkeys(METRICS, float) | dict.fromkeys(COUNTS, np.int64))
 
 
-def ragchecker_averages(table: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Average each metric over responses, as RAGChecker writes it: by group, under its names, in
-    percent, one decimal.
-
-    NaN is left out, so the released numbers need ``empty=0.0`` in `claim_metrics_table`.
-
-    Source: RAGChecker, section 4.3, Tables 3 and 6-15 (means over a domain's questions).
-    """
-    percent = table[list(METRICS)].mean() * 100
-    averages: dict[str, dict[str, float]] = {}
-    for group, names in GROUPS.items():
-        averages[group] = {RAGCHECKER_NAMES[name]: round(float(percent[name]), 1) for name in names}
-    return averages
+def _row(fields: Mapping[str, Any], empty: float, in_retrieved: bool) -> dict[str, float]:
+    tables = _read(**_labels(fields, tuple(CHECKS)))
+    together = {}
+    if in_retrieved:
+        together = _labels(fields, RETRIEVED_LABELS)
+    return {**_metrics(*tables, empty, **together), **_counts(*tables)}
 
 
 def _fields(result: Any) -> dict[str, Any]:
@@ -236,8 +258,12 @@ def _together(labels: Any, n_claims: int) -> np.ndarray:
         got = f"{len(labels)} labels against the retrieved text"
         do = "label every claim, None where not held against it"
         raise DataError(got, f"{n_claims}, one per claim", do)
-    labels_read = ["Neutral" if label is None else label for label in labels]
-    return _booleans(labels_read, "labels against the retrieved text", 1)
+    checked = [label is not None for label in labels]
+    entailed = np.zeros(n_claims, bool)
+    entailed[checked] = _booleans(
+        [label for label in labels if label is not None], "labels against the retrieved text", 1
+    )
+    return entailed
 
 
 def _read(

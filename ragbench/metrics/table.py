@@ -67,15 +67,17 @@ def claim_result(labels: RagResult | Mapping[str, Any]) -> RagResult:
     return read_ragchecker({"results": [labels]}).results[0]
 
 
-def _claims(labels: RagResult | Mapping[str, Any]) -> _Value:
+def _claims(labels: RagResult | Mapping[str, Any]) -> dict[str, float]:
     result = claim_result(labels)
     if result.missing():  # an unread label would decide between the shares
         return dict.fromkeys(CLAIM_METRICS, math.nan)
     return claim_metrics(**{check: getattr(result, check) for check in CHECKS})
 
 
-def _keypoints(verdicts: Sequence[str | None]) -> _Value:
-    return keypoint_metrics([] if None in verdicts else verdicts)  # as with claims
+def _keypoints(verdicts: Sequence[str | None]) -> dict[str, float]:
+    if None in verdicts:  # as with claims
+        return dict.fromkeys(KEYPOINT_METRICS, math.nan)
+    return keypoint_metrics(verdicts)
 
 
 def grade_metrics(scale: Iterable[int] = GRADES) -> dict[str, Metric]:
@@ -87,9 +89,11 @@ def grade_metrics(scale: Iterable[int] = GRADES) -> dict[str, Metric]:
     def right(grade: Any) -> float:
         return float(fully_right([grade], scale)[0])
 
-    def shares(grade: Any) -> _Value:
+    def shares(grade: Any) -> dict[str, float]:
         number = grade_numbers([grade], scale)[0]
-        return {f"grade {n}": math.nan if math.isnan(number) else float(number == n) for n in scale}
+        if math.isnan(number):
+            return {f"grade {n}": math.nan for n in scale}
+        return {f"grade {n}": float(number == n) for n in scale}
 
     return {
         "fully_right": Metric(("grade",), right, "thesis §2.4"),
@@ -104,14 +108,18 @@ _YES_OR_NO = {
 }
 
 
-def _abstentions(abstained: object, kind: str) -> _Value:
+def _abstentions(abstained: object, kind: str) -> dict[str, float]:
     abstention = _YES_OR_NO.get(str(abstained).strip().casefold(), math.nan)
-    unanswerable = "unanswerable" in kind.casefold()
-    return {
+    rates = {
         "any_abstention": abstention,
-        "right_abstention": abstention if unanswerable else math.nan,
-        "wrong_abstention": math.nan if unanswerable else abstention,
+        "right_abstention": math.nan,
+        "wrong_abstention": math.nan,
     }
+    if "unanswerable" in kind.casefold():
+        rates["right_abstention"] = abstention
+    else:
+        rates["wrong_abstention"] = abstention
+    return rates
 
 
 def _ranking(retrieved: Sequence[Any], relevant: Sequence[Any]) -> list[Mapping[str, float]]:
@@ -131,9 +139,11 @@ def _claim_overlap(reference: str | Sequence[str], chunks: Sequence[str]) -> flo
 
     Weights are from this row's chunks.
     """
+    if isinstance(reference, str):
+        reference = [reference]
     idf = idf_weights(chunks)
-    references = [reference] if isinstance(reference, str) else reference
-    return max(claim_overlap(text, " ".join(chunks), idf) for text in references)
+    context = " ".join(chunks)
+    return max(claim_overlap(text, context, idf) for text in reference)
 
 
 def _language(texts: Iterable[str]) -> str:
@@ -193,29 +203,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 
 
-def numbers_by_column() -> dict[str, tuple[str, str]]:
-    """Return column -> (metric, number of it), of all there are.
-
-    A name that two metrics have belongs to the first in the table: ``faithfulness`` is
-    RAGChecker's, RAGAS' is ``ragas_faithfulness``.
-    """
-    columns: dict[str, tuple[str, str]] = {}
-    for name, metric in METRICS.items():
-        for key in metric.names or (name,):
-            taken = key in columns or (metric.names and key in METRICS)
-            columns[f"{name}_{key}" if taken else key] = (name, key)
-    return columns
-
-
-def lower_is_better() -> list[str]:
-    """Return the columns of which less is better, such as ``hallucination``."""
-    return [
-        column
-        for column, (name, key) in numbers_by_column().items()
-        if key in METRICS[name].lower_is_better
-    ]
-
-
 # What other tools call a metric, and what is nearest to it here.
 _WORDS = "token_f1 or rouge_l (words, no embeddings; notebook 21 has it on MiniLM)"
 _ELSEWHERE = {
@@ -233,23 +220,48 @@ _ELSEWHERE = {
 }
 
 
-def find_numbers(names: str | Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Return column -> (metric, number of it) of what is asked for.
+def find_numbers(names: str | Sequence[str] | None = None) -> dict[str, tuple[str, str]]:
+    """Return column -> (metric, number of it) of what is asked for: of all there are, or of
+    metrics, groups or single numbers, each once.
 
-    Metrics, groups or single numbers, each once.
+    A name that two metrics have belongs to the first in the table: ``faithfulness`` is
+    RAGChecker's, RAGAS' is ``ragas_faithfulness``.
     """
-    every = numbers_by_column()
+    every = _every_number()
+    if names is None:
+        return every
+    if isinstance(names, str):
+        names = [names]
     wanted: dict[str, tuple[str, str]] = {}
-    for name in [names] if isinstance(names, str) else names:
+    for name in names:
         if nearest := _ELSEWHERE.get(name.casefold()):
             do = f"use {nearest}, or add a function of your own, see README"
             raise ConfigError(f"there is no metric {name!r}", "a name of rb.metric_table()", do)
         check_known("metric", [name], {**METRICS, **GROUPS, **every})
         for metric in GROUPS.get(name, [name]):
             if metric in METRICS:
-                wanted |= {
-                    column: number for column, number in every.items() if number[0] == metric
-                }
+                of_metric = {col: number for col, number in every.items() if number[0] == metric}
+                wanted |= of_metric
             else:
                 wanted[name] = every[name]
     return wanted
+
+
+def _every_number() -> dict[str, tuple[str, str]]:
+    columns: dict[str, tuple[str, str]] = {}
+    for name, metric in METRICS.items():
+        for key in metric.names or (name,):
+            column = key
+            if key in columns or (metric.names and key in METRICS):
+                column = f"{name}_{key}"
+            columns[column] = (name, key)
+    return columns
+
+
+def lower_is_better() -> list[str]:
+    """Return the columns of which less is better, such as ``hallucination``."""
+    return [
+        column
+        for column, (name, key) in _every_number().items()
+        if key in METRICS[name].lower_is_better
+    ]

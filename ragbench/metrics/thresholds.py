@@ -20,9 +20,6 @@ from ragbench.stats.inputs import as_floats, same_length
 
 _Side = Literal["above", "below"]
 
-# Grade groups of section 3.3, in the order of the IR score: grade 1; grades 2, 3, 4; grade 5.
-GROUPS = ("no information", "wrong or incomplete", "fully right")
-
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
@@ -36,14 +33,6 @@ class Threshold:
 
     def __float__(self) -> float:
         return self.value
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """h (below it: grade 1 expected) and k (above it: grade 5 expected)."""
-
-    h: Threshold
-    k: Threshold
 
 
 def best_threshold(scores: Any, positive: Any, side: _Side = "above") -> Threshold:
@@ -74,13 +63,14 @@ def best_threshold(scores: Any, positive: Any, side: _Side = "above") -> Thresho
         )
     labels = labels.astype(bool)
     if labels.all() or not labels.any():
-        got = f"{labels.size} points, all {'positive' if labels.any() else 'negative'}"
+        kind = "positive" if labels.any() else "negative"
+        got = f"{labels.size} points, all {kind}"
         raise DataError(got, "both classes", "a threshold needs points on both sides: add data")
     return _best(values, labels, side)
 
 
-def fit_thresholds(ir_scores: Any, grades: Any) -> Thresholds:
-    """The thesis's h and k from IR scores and grades.
+def fit_thresholds(ir_scores: Any, grades: Any) -> tuple[Threshold, Threshold]:
+    """The thesis's h and k from IR scores and grades: ``h, k = fit_thresholds(scores, grades)``.
 
     h agrees best in (score < h) == (grade is 1), k in (score > k) == (grade is 5), each on its own.
 
@@ -101,7 +91,29 @@ def fit_thresholds(ir_scores: Any, grades: Any) -> Thresholds:
             got = f"{count} of {marks.size} answers with grade {grade}"
             do = "grade more answers, of weak and of strong retrieval"
             raise DataError(got, "answers with and without it", do)
-    return Thresholds(_best(scores, marks == 1, "below"), _best(scores, marks == 5, "above"))
+    return _best(scores, marks == 1, "below"), _best(scores, marks == 5, "above")
+
+
+def _best(scores: np.ndarray, positive: np.ndarray, side: _Side) -> Threshold:
+    """The widest plateau: a run of neighbouring stretches with the most agreements."""
+    left, right, agreements = _sweep(scores, positive, side)
+    best = np.flatnonzero(agreements == agreements.max())
+    starts_run = np.diff(best, prepend=-2) > 1
+    ends_run = np.diff(best, append=agreements.size + 1) > 1
+    lows = left[best[starts_run]]
+    highs = right[best[ends_run]]
+    widest = np.argmax(highs - lows)
+    low = float(lows[widest])
+    high = float(highs[widest])
+    value = low + (high - low) / 2
+    # Between neighbouring floats the middle rounds to one end; take the end that belongs to the
+    # plateau.
+    if side == "above" and value >= high:
+        value = low
+    if side == "below" and value <= low:
+        value = high
+    agreement = float(agreements.max() / positive.size)
+    return Threshold(value, low, high, agreement, lows.size)
 
 
 def _sweep(
@@ -111,50 +123,20 @@ def _sweep(
 
     Stretch c has c distinct scores at or under it; -1 agreements where no threshold fits.
     """
-    order = np.argsort(scores, kind="stable")
-    ascending = scores[order]
-    last = np.flatnonzero(np.append(ascending[1:] != ascending[:-1], True))
-    distinct = ascending[last]
+    distinct, place = np.unique(scores, return_inverse=True)
     left = np.append(min(0.0, distinct[0]), distinct)
     right = np.append(distinct, max(1.0, distinct[-1]))
-    # once the threshold has passed the score
-    agrees_below = positive if side == "below" else ~positive
-    steps = np.cumsum(np.where(agrees_below, 1, -1)[order])[last]
-    agreements = (~agrees_below).sum() + np.append(0, steps)
+    # A point agrees either before the threshold has passed its score, or from then on.
+    agrees_after = positive == (side == "below")
+    agree_at_first = (~agrees_after).sum()
+    change = np.where(agrees_after, 1, -1)
+    change_at_score = np.bincount(place, change)
+    agreements = agree_at_first + np.append(0, np.cumsum(change_at_score))
     # To call everything positive the threshold would have to lie beyond the last score.
     end = 0 if side == "above" else -1
     if left[end] == right[end]:
         agreements[end] = -1
     return left, right, agreements
-
-
-def _best(scores: np.ndarray, positive: np.ndarray, side: _Side) -> Threshold:
-    """The widest run of best stretches; NaN for labels of one class."""
-    if positive.all() or not positive.any():
-        return Threshold(*(float("nan"),) * 4, plateaus=0)
-    left, right, agreements = _sweep(scores, positive, side)
-    top = np.flatnonzero(agreements == agreements.max())
-    breaks = np.flatnonzero(np.diff(top) > 1)
-    first = top[np.append(0, breaks + 1)]
-    last = top[np.append(breaks, top.size - 1)]
-    widest = int(np.argmax(right[last] - left[first]))
-    low = float(left[first[widest]])
-    high = float(right[last[widest]])
-    value = low + (high - low) / 2
-    # Between neighbouring floats the middle rounds to one end; take the end that belongs to the
-    # plateau.
-    if side == "above" and value >= high:
-        value = low
-    if side == "below" and value <= low:
-        value = high
-    return Threshold(value, low, high, float(agreements.max() / positive.size), first.size)
-
-
-def predicted_groups(scores: np.ndarray, h: Any, k: Any) -> np.ndarray:
-    """The group of `GROUPS` that the three boxes predict from a score: 2 above k, else 0 below h,
-    else 1 (thesis, section 3.3).
-    """
-    return np.where(scores > float(k), 2, np.where(scores < float(h), 0, 1))
 
 
 def _scores(scores: Any) -> np.ndarray:

@@ -19,7 +19,7 @@ from jinja2 import Environment
 from ragbench import __version__
 from ragbench.experiment import Experiment
 from ragbench.metrics.ir_score import MATCHES
-from ragbench.metrics.table import METRICS, numbers_by_column
+from ragbench.metrics.table import METRICS, find_numbers
 from ragbench.report.scores import RESAMPLES
 from ragbench.stats.tables import known_clusters
 from ragbench.text.escape import in_markdown
@@ -168,7 +168,7 @@ def _systems(table: pd.DataFrame) -> int:
 
 def _metrics_by_source(columns: Sequence[str]) -> dict[str, list[str]]:
     """Return the names of metrics by paper and equation."""
-    every = numbers_by_column()
+    every = find_numbers()
     names: dict[str, list[str]] = {}
     for column in columns:
         # A metric of one's own has no source.

@@ -104,7 +104,8 @@ def test_ranking_scores_are_those_of_ir_measures_own_readers(tmp_path):
 
 
 def test_ids_that_are_numbers_match_however_they_are_written():
-    assert rb.rank_scores([3.0, 1, "2"], {1.0: 1, 2: 1}, ["RR", "R@3"]) == {"RR": 0.5, "R@3": 1.0}
+    ranked = rb.rank_table([[3.0, 1, "2"]], [{1.0: 1, 2: 1}], ["RR", "R@3"])
+    assert ranked.iloc[0].to_dict() == {"RR": 0.5, "R@3": 1.0}
     assert rb.score([{"retrieved": [1.0, 2.0], "relevant": [2]}], ["ranking"])["RR"].tolist() == [
         0.5
     ]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import ragbench as rb
 from ragbench.errors import DataError
-from ragbench.metrics.ranking import MEASURES, rank_scores, rank_table
+from ragbench.metrics.ranking import MEASURES, rank_table
 from ragbench.records import Chunk, Hit
 
 rankings = st.permutations(list("abcdefgh")).flatmap(
@@ -27,8 +27,13 @@ def hits(*pairs):
     return [Hit(Chunk(i, "text", d, d.upper()), 1.0, n) for n, (i, d) in enumerate(pairs, 1)]
 
 
-def value(measure, *arguments, **options):
-    return rank_scores(*arguments, [measure], **options)[measure]
+def rank_scores(retrieved, relevant, measures=MEASURES):
+    """Of one question: value by measure."""
+    return rank_table([retrieved], [relevant], measures).iloc[0].to_dict()
+
+
+def value(measure, *arguments):
+    return rank_scores(*arguments, [measure])[measure]
 
 
 def test_values_by_hand():
