@@ -3,7 +3,7 @@
 A recording is two files in ``data/recordings/``: the replies, ``NAME.jsonl.gz``, and a manifest,
 ``NAME.json``, which says who was asked what. ``scripts/ship_recording.py`` asks the model, makes
 the two files and checks them. A prompt that no longer has its reply is an error. Rows have no
-grade; `reference_grades` has the labels.
+grade; `with_reference_grades` adds the labels.
 
 A grid that was broken off is shipped as far as it is whole: the first questions of its order. The
 order is random, so they are a random sample, except for the shipped evidence grids, which were
@@ -31,7 +31,6 @@ from ragbench.errors import DataError, check_known
 from ragbench.experiment import Experiment
 from ragbench.experiment.axes import QUERY_ONLY
 from ragbench.experiment.rows import as_frame, measure_answers
-from ragbench.labelling.exam import exam_grades
 from ragbench.labelling.grades import GRADE_COLUMNS, grade
 from ragbench.llm import Cassette, chat_model
 from ragbench.metrics.lexical import contained, exact_match, token_f1
@@ -54,7 +53,6 @@ EVIDENCE = (NEITHER, FIRST, SECOND, BOTH)
 DISTRACTED = tuple(f"{name} and namesakes" for name in EVIDENCE[1:])
 ALL_OF_GOLD = 1000  # more tokens than the gold documents of any question have together
 FOLDER = "recordings"
-EXAMS = {"qwen": 159, "smollm2": 40}  # questions of MTRAG that a model was examined on
 WITHOUT_MLQ = tuple(name for name in thesis.RETRIEVERS if name != "MLQ")
 # of its numbers in the ledger
 NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"
@@ -64,7 +62,7 @@ NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"
 
 
 @dataclass
-class Assigned:
+class _Assigned:
     """Finds what a table says: for each query text, ids of documents in their order."""
 
     chunks: Sequence[Chunk]
@@ -73,11 +71,14 @@ class Assigned:
     def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """Return the documents of each query, the first k."""
         chunks = {chunk.doc_id: chunk for chunk in self.chunks}
-        documents = [self.documents[query][:k] for query in queries]
-        return [ranked((chunks[name], 1.0) for name in names) for names in documents]
+        hits = []
+        for query in queries:
+            first = self.documents[query][:k]
+            hits.append(ranked((chunks[name], 1.0) for name in first))
+        return hits
 
 
-def whole_documents(documents: Iterable[Document]) -> list[Chunk]:
+def _whole_documents(documents: Iterable[Document]) -> list[Chunk]:
     """Make one chunk of every document."""
     return [Chunk(d.id, d.text, d.id, d.title) for d in documents]
 
@@ -97,11 +98,11 @@ def _with_gold(data: Dataset) -> dict[str, Any]:
     """Return the settings of the thesis's retrievers at N = 300, and of whole gold documents."""
     settings = _of_thesis(data, WITHOUT_MLQ, (0, 300, ALL_OF_GOLD))
     documents = {question.text: question.meta["doc_ids"] for question in data.questions}
-    settings["chunker"]["documents"] = whole_documents
-    settings["retriever"][GOLD] = partial(Assigned, documents=documents)
-    gold = ("documents", GOLD, ALL_OF_GOLD)
-    plain = {("semantic", name, 300) for name in WITHOUT_MLQ}
-    kept = {("none", QUERY_ONLY, 0), gold, *plain}
+    settings["chunker"]["documents"] = _whole_documents
+    settings["retriever"][GOLD] = partial(_Assigned, documents=documents)
+    kept = {("none", QUERY_ONLY, 0), ("documents", GOLD, ALL_OF_GOLD)}
+    for name in WITHOUT_MLQ:
+        kept.add(("semantic", name, 300))
     settings["keep"] = lambda cell: (cell.chunker, cell.retriever, cell.N) in kept
     return settings
 
@@ -113,15 +114,23 @@ def evidence_passages(question: Question, data: Dataset) -> dict[str, list[Docum
     namesake is the beginning of another document (``data/minihop/namesakes.json``).
     """
     documents = {document.id: document for document in data.documents}
-    places: dict[str, set[int]] = {title: set() for title in question.meta["doc_ids"]}
+    sentences: dict[str, set[int]] = {title: set() for title in question.meta["doc_ids"]}
     for title, place in question.meta["supporting_facts"]:
-        places[title].add(place)
-    hops = [_passage(documents[title], sorted(some)) for title, some in places.items()]
-    before, after = (_passage(documents[title], [0, 1]) for title in _namesakes()[question.id])
-    passages = {NEITHER: [before, after], FIRST: hops[:1], SECOND: hops[1:], BOTH: hops}
-    for name, among in zip(EVIDENCE[1:], DISTRACTED, strict=True):
-        passages[among] = [before, *passages[name], after]
-    return passages
+        sentences[title].add(place)
+    hops = []
+    for title, places in sentences.items():
+        hops.append(_passage(documents[title], sorted(places)))
+    before, after = [_passage(documents[title], [0, 1]) for title in _namesakes()[question.id]]
+    first, second = hops
+    return {
+        NEITHER: [before, after],
+        FIRST: [first],
+        SECOND: [second],
+        BOTH: hops,
+        DISTRACTED[0]: [before, first, after],
+        DISTRACTED[1]: [before, second, after],
+        DISTRACTED[2]: [before, *hops, after],
+    }
 
 
 @functools.cache
@@ -131,8 +140,9 @@ def _namesakes() -> dict[str, list[str]]:
 
 def _passage(document: Document, places: Sequence[int]) -> Document:
     sentences = [document.sentences[place].strip() for place in places]
-    name = f"{document.id}#{','.join(map(str, places))}"
-    return Document(name, document.title, " ".join([f"{document.title}.", *sentences]))
+    text = " ".join([f"{document.title}.", *sentences])
+    numbers = ",".join(map(str, places))
+    return Document(f"{document.id}#{numbers}", document.title, text)
 
 
 def _of_evidence(data: Dataset, conditions: Sequence[str]) -> dict[str, Any]:
@@ -142,16 +152,15 @@ def _of_evidence(data: Dataset, conditions: Sequence[str]) -> dict[str, Any]:
     documents: dict[str, Document] = {}
     assigned: dict[str, dict[str, list[str]]] = {name: {} for name in conditions}
     for question in data.questions:
-        passages = evidence_passages(question, data)
-        for name in EVIDENCE + DISTRACTED:
-            documents |= {passage.id: passage for passage in passages[name]}
-        for name in conditions:
-            assigned[name][question.text] = [passage.id for passage in passages[name]]
-    laid_out = replace(data, documents=tuple(documents.values()))
+        for name, passages in evidence_passages(question, data).items():
+            for passage in passages:
+                documents[passage.id] = passage
+            if name in conditions:
+                assigned[name][question.text] = [passage.id for passage in passages]
     return {
-        "data": {"minihop": laid_out},
-        "chunker": {"documents": whole_documents},
-        "retriever": {name: partial(Assigned, documents=assigned[name]) for name in conditions},
+        "data": {"minihop": replace(data, documents=tuple(documents.values()))},
+        "chunker": {"documents": _whole_documents},
+        "retriever": {name: partial(_Assigned, documents=assigned[name]) for name in conditions},
         "k": 4,
         "N": (0, ALL_OF_GOLD),
     }
@@ -261,23 +270,33 @@ def grid_experiment(
     """
     check_known("grid", [grid], GRIDS)
     plan = GRIDS[grid]
-    questions_asked = [
-        q for q in plan.order()[: plan.questions] if questions is None or q.id in questions
-    ]
-    data = replace(load_minihop(), questions=tuple(questions_asked))
-    axes = {"data": {"minihop": data}, "match": "exact", **plan.settings(data)}
-    settings = {"generator": {name: _recording(name).chat_model()}, "concurrency": 1, **settings}
-    (model,) = settings["generator"].values()
+    asked = plan.order()[: plan.questions]
+    if questions is not None:
+        asked = [question for question in asked if question.id in questions]
+    data = replace(load_minihop(), questions=tuple(asked))
+    options = {
+        "data": {"minihop": data},
+        "match": "exact",
+        "concurrency": 1,
+        "generator": {name: _recording(name).chat_model()},
+        **plan.settings(data),
+        **settings,
+    }
+    (model,) = options["generator"].values()
     if plan.prompts:
-        settings["generator"] = dict.fromkeys(plan.prompts, model)
-        settings["prompts"] = dict(plan.prompts)
+        options["generator"] = dict.fromkeys(plan.prompts, model)
+        options["prompts"] = dict(plan.prompts)
     if plan.decomposes:
-        del settings["generator"]
-        # A list of questions that ended by length is still a list.
-        options = {"concurrency": 1, "on_length": "keep", "cassette": settings.get("cassette")}
-        decompose = llm_decomposer(model, **options)
-        axes["retriever"] = {"MLQ": partial(axes["retriever"]["MLQ"], decompose=decompose)}
-    return Experiment(f"{name}-{grid}", **axes, **settings)
+        del options["generator"]
+        decompose = llm_decomposer(
+            model,
+            concurrency=1,
+            on_length="keep",  # a list of questions that ended by length is still a list
+            cassette=options.get("cassette"),
+        )
+        mlq = partial(options["retriever"]["MLQ"], decompose=decompose)
+        options["retriever"] = {"MLQ": mlq}
+    return Experiment(f"{name}-{grid}", **options)
 
 
 def _recording(name: str) -> _Recording:
@@ -303,17 +322,19 @@ def replay(name: str, folder: Path | None = None) -> Cassette:
 
     DataError when it is not the manifest's.
     """
-    file_facts = manifest(name, folder)["file"]
-    file = _file(file_facts["name"], folder)
-    if sha256_of(file) != file_facts["sha256"]:
-        got = f"{file.name} has sha256 {sha256_of(file)}"
-        raise DataError(got, f"{file_facts['sha256']}, as {name}.json says", "restore both files")
+    facts = manifest(name, folder)["file"]
+    file = _file(facts["name"], folder)
+    sha256 = sha256_of(file)
+    if sha256 != facts["sha256"]:
+        got = f"{file.name} has sha256 {sha256}"
+        raise DataError(got, f"{facts['sha256']}, as {name}.json says", "restore both files")
     return replay_file(file, command=f"python scripts/ship_recording.py {name} --record")
 
 
 def replay_file(file: Path, command: str = "") -> Cassette:
     """Open a shipped file of replies in replay mode, imported once into the cache."""
-    kept = cache_dir(FOLDER) / f"{file.name.partition('.')[0]}-{sha256_of(file)[:16]}.sqlite"
+    stem = file.name.partition(".")[0]
+    kept = cache_dir(FOLDER) / f"{stem}-{sha256_of(file)[:16]}.sqlite"
     if not kept.exists():
         # never half written, whoever else does the same
         with written_whole(kept) as part, Cassette(part) as cassette:
@@ -330,18 +351,6 @@ def recorded_grades(questions: Sequence[Question], answers: Sequence[Answer]) ->
     judge = _recording("qwen").chat_model()
     with replay_file(packaged_data(FOLDER, "qwen_grades.jsonl.gz")) as cassette:
         return grade(judge, questions, answers, cassette=cassette, progress=False)
-
-
-def recorded_exam(name: str, questions: int | None = None) -> pd.DataFrame:
-    """Return a recorded model's grades of MTRAG's answers, as `exam_grades` does.
-
-    ``questions``: the first so many of its order; None: all that are recorded.
-    """
-    judge = _recording(name).chat_model(num_ctx=8192, num_predict=64)
-    first = min(EXAMS[name], questions or EXAMS[name])
-    with replay_file(packaged_data("mtrag", f"{name}.jsonl.gz")) as cassette:
-        graded = exam_grades(judge, questions=first, cassette=cassette, progress=False)
-    return graded.assign(judge=name)
 
 
 def rows(name: str, grid: str) -> pd.DataFrame:
@@ -370,13 +379,16 @@ def evidence_rows() -> pd.DataFrame:
     """
     parts = []
     for name in ("smollm2", "qwen"):
-        parts += [rows(name, grid) for grid in ("evidence", "distracted")]
-    parts = [part for part in parts if len(part)]
-    shared = set.intersection(*(set(part["question_id"]) for part in parts))
+        for grid in ("evidence", "distracted"):
+            part = rows(name, grid)
+            if len(part):
+                parts.append(part)
+    covered_by_all = set.intersection(*(set(part["question_id"]) for part in parts))
     joined = pd.concat(parts, ignore_index=True)
     joined["condition"] = joined["retriever"].replace(QUERY_ONLY, "question alone")
     joined = joined.drop_duplicates(["model", "question_id", "condition"])
-    return joined[joined["question_id"].isin(shared)].reset_index(drop=True)
+    joined = joined[joined["question_id"].isin(covered_by_all)]
+    return joined.reset_index(drop=True)
 
 
 # -- the thesis's own data
@@ -385,20 +397,16 @@ _HOTPOTQA_NOTE = "another model and grader than the paper's"  # of its numbers i
 STRING_METRICS = {"exact_match": exact_match, "token_f1": token_f1, "contained": contained}
 
 
-def hotpotqa_rows() -> pd.DataFrame:
+def _hotpotqa_rows() -> pd.DataFrame:
     """Return Qwen's recorded answers to 200 questions of HotpotQA, the thesis's data; no data set
     is needed.
 
     One row a question, retriever and N: BM25 at eleven N, the other retrievers at N = 1000, "LLM
-    only" at N = 0. Columns: question_id, question, reference, kind, cluster (questions that share a
-    supporting document), retriever, N, answer, model, prompt_tokens, output_tokens, finish,
-    ir_score, exact_match, token_f1, contained, model_grade (Qwen's own), grade (the reference
-    label, for the first 60 questions of the order), status.
-
-    ``seconds`` were measured for many prompts together and are left out.
+    only" at N = 0.
     """
     questions = _hotpotqa("questions.jsonl").rename(columns={"answer": "reference"})
     labels = _hotpotqa("grades.jsonl")[["question_id", "answer", "grade"]]
+    # seconds were measured for many prompts together
     rows = _hotpotqa("answers.jsonl.gz").drop(columns="seconds")
     rows = rows.merge(questions, on="question_id", how="left")
     rows = rows.merge(labels, on=["question_id", "answer"], how="left")
@@ -437,16 +445,21 @@ def thesis_rows(
     data, limit : of a live run: a name in `ragbench.papers.thesis.DATA`, and the first so many
         questions.
 
-    Columns as in `hotpotqa_rows`. ``attrs``: "data", "decomposer", "generator", "graded" (who
-    graded), "note": as the ledger has them.
+    Columns: question_id, question, reference, kind, cluster (questions that share a supporting
+    document), retriever, N, answer, model, prompt_tokens, output_tokens, finish, ir_score,
+    exact_match, token_f1, contained, model_grade (Qwen's own), grade (the reference label, for the
+    first 60 questions of the order), status. ``attrs``: "data", "decomposer", "generator", "graded"
+    (who graded), "note": as the ledger has them.
     """
     check_known("table", [table], ("Table 3.2", "Table 3.3"))
     if model is not None:
         return _live_thesis_rows(table, thesis.models(model, judge, cassette), data, limit)
-    rows = hotpotqa_rows()
-    of_bm25 = rows["retriever"].isin([QUERY_ONLY, "BM25"])
-    kept = of_bm25 if table == "Table 3.2" else rows["N"].isin([0, 1000])
-    rows = rows[kept].reset_index(drop=True)
+    rows = _hotpotqa_rows()
+    kept = {
+        "Table 3.2": rows["retriever"].isin([QUERY_ONLY, "BM25"]),
+        "Table 3.3": rows["N"].isin([0, 1000]),
+    }
+    rows = rows[kept[table]].reset_index(drop=True)
     model = rows["model"].iloc[0]
     rows.attrs = {
         "data": f"hotpotqa ({rows['question_id'].nunique()} questions)",
@@ -467,15 +480,22 @@ def _live_thesis_rows(
     rows["cluster"] = rows["question_id"].map(document_clusters(dataset))
     for name, metric in STRING_METRICS.items():
         rows[name] = measure_answers(rows, metric)
-    facts = {"data": f"{dataset.name} ({len(dataset.questions)} questions)", **models.names}
-    rows.attrs = facts | {"graded": f"judge {facts.pop('judge')}", "note": None}
+    names = models.names
+    rows.attrs = {
+        "data": f"{dataset.name} ({len(dataset.questions)} questions)",
+        "decomposer": names["decomposer"],
+        "generator": names["generator"],
+        "graded": f"judge {names['judge']}",
+        "note": None,
+    }
     return rows
 
 
 def _shares(rows: pd.DataFrame, values: np.ndarray, of: np.ndarray | None = None) -> list[Interval]:
     """Return the means of columns of rows that all have their label, over clusters."""
+    no_judge = np.zeros_like(values)
     one_stratum = np.zeros(len(rows))
-    return ppi_shares(values, 0 * values, one_stratum, of=of, clusters=rows["cluster"], weight=0)
+    return ppi_shares(values, no_judge, one_stratum, of=of, clusters=rows["cluster"], weight=0)
 
 
 def grade_intervals(rows: pd.DataFrame, by: str) -> pd.DataFrame:
@@ -491,7 +511,8 @@ def grade_intervals(rows: pd.DataFrame, by: str) -> pd.DataFrame:
         is_grade = part["grade"].to_numpy(int)[:, None] == np.arange(1, 6)
         shares = _shares(part, is_grade.astype(float))
         for column, share in zip(GRADE_COLUMNS, shares, strict=True):
-            intervals.append((name, column, share.estimate, share.low, share.high, len(part)))
+            bounds = (share.estimate, share.low, share.high)
+            intervals.append((name, column, *bounds, len(part)))
     return pd.DataFrame(intervals, columns=[by, "grade", "share", "low", "high", "n"])
 
 
@@ -505,9 +526,12 @@ def grade_difference(
     clusters, with Student's t; `ragbench.stats.p_of_no_difference` gives its p-value.
     """
     kept = rows[plus | minus]
-    sign = plus[kept.index].astype(int) - minus[kept.index].astype(int)
-    value = (sign * kept["grade"].isin(grades)).to_numpy(float)[:, None]
-    (difference,) = _shares(kept, value, of=(sign > 0).to_numpy())
+    in_plus = plus[kept.index]
+    in_minus = minus[kept.index]
+    sign = in_plus.astype(int) - in_minus.astype(int)
+    has_grade = kept["grade"].isin(grades)
+    values = (sign * has_grade).to_numpy(float)
+    (difference,) = _shares(kept, values[:, None], of=(sign > 0).to_numpy())
     return difference
 
 
@@ -532,28 +556,11 @@ def every_label() -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def reference_grades() -> pd.DataFrame:
-    """Return one reference grade for each distinct answer: columns as in `every_label`, the first
-    label of each.
-    """
-    return every_label().drop_duplicates(["question_id", "answer"], ignore_index=True)
-
-
-def graded_in_two_files() -> pd.DataFrame:
-    """Return the answers that readings blind to each other graded in two files: question_id,
-    answer, grade, again.
+def with_reference_grades(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows with the reference grade of each answer as ``grade``: the first label of each;
+    none where it was not labelled.
     """
     pair = ["question_id", "answer"]
-    every = every_label()[[*pair, "grade"]]
-    later = every[every.duplicated(pair)].drop_duplicates(pair)
-    later = later.rename(columns={"grade": "again"})
-    return later.merge(every.drop_duplicates(pair), on=pair)
-
-
-def with_reference_grades(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with the reference grade of each answer as ``grade``; none where it was not
-    labelled.
-    """
-    labels = reference_grades()[["question_id", "answer", "grade"]]
-    joined = rows.drop(columns="grade").merge(labels, on=["question_id", "answer"], how="left")
+    first_labels = every_label().drop_duplicates(pair)
+    joined = rows.drop(columns="grade").merge(first_labels[[*pair, "grade"]], on=pair, how="left")
     return joined.astype({"grade": "Int64"})

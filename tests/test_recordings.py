@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from checks import load_script, refuse_servers
 from fake_ollama import DIGEST
+from notebook_parts import parts
 
 from ragbench import Dataset, Question, recordings
 from ragbench.data import load_hotpotqa, load_minihop
@@ -105,13 +106,13 @@ def test_the_order_of_the_questions_is_fixed_whatever_the_order_of_the_file():
 
 def test_an_answer_keeps_its_first_label_and_labels_of_two_files_are_counted():
     every = recordings.every_label()
-    one = recordings.reference_grades()
     assert len(every) == 2585
     pair = ["question_id", "answer"]
+    one = recordings.with_reference_grades(every.drop_duplicates(pair))
     assert not one.duplicated(pair).any()
     first = every.groupby(pair, sort=False)["grade"].first()
     assert first.tolist() == one["grade"].tolist()
-    twice = recordings.graded_in_two_files()
+    twice = parts("13").graded_in_two_files(every)
     assert len(twice) == (every.groupby(pair).size() > 1).sum() == 219
     apart = twice[twice["grade"] != twice["again"]]
     assert sorted(apart["question_id"]) == [
@@ -124,7 +125,7 @@ def test_an_answer_keeps_its_first_label_and_labels_of_two_files_are_counted():
 
 
 def test_grades_are_joined_by_question_and_text():
-    label = recordings.reference_grades().iloc[0]
+    label = recordings.every_label().iloc[0]
     rows = pd.DataFrame(
         {
             "question_id": [label.question_id, label.question_id, "other"],
@@ -142,7 +143,19 @@ def test_grades_are_joined_by_question_and_text():
 @pytest.fixture
 def hotpotqa(monkeypatch):
     monkeypatch.delenv("RAGBENCH_DATA", raising=False)
-    return recordings.hotpotqa_rows()
+    return hotpotqa_rows()
+
+
+def hotpotqa_rows() -> pd.DataFrame:
+    """The rows behind both tables, each once."""
+    both = [recordings.thesis_rows(table) for table in ("Table 3.2", "Table 3.3")]
+    return pd.concat(both).drop_duplicates(["question_id", "retriever", "N"], ignore_index=True)
+
+
+def gold_documents(data: Dataset) -> tuple:
+    """The chunker and the retriever that give whole gold documents."""
+    settings = recordings.GRIDS["retrievers"].settings(data)
+    return settings["chunker"]["documents"], settings["retriever"][GOLD]
 
 
 def test_hotpotqas_string_scores_follow_from_the_shipped_texts(hotpotqa):
@@ -177,7 +190,7 @@ def test_the_200_questions_are_the_first_of_the_random_order_and_some_ir_scores_
 ):
     data = load_hotpotqa(data_mirror / "hotpotqa" / "hotpot_dev_distractor_subset.json.gz")
     order = recordings.in_order(data)[:200]
-    rows = recordings.hotpotqa_rows()
+    rows = hotpotqa_rows()
     assert list(dict.fromkeys(rows["question_id"])) == [q.id for q in order]
     few = replace(data, questions=tuple(order[:5]))
     again = recordings.thesis.experiment("Table 3.2", few, N=(100, 1000)).run(progress=False)
@@ -377,7 +390,7 @@ def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, fak
         build = lambda chunks, decompose=None: MultiQuery(BM25(chunks), decompose, k_each=1)  # noqa: E731
         return {
             "data": {"towns": data},
-            "chunker": {"documents": recordings.whole_documents},
+            "chunker": {"documents": gold_documents(data)[0]},
             "retriever": {"MLQ": build},
             "k": 2,
             "N": (5, 100),
@@ -419,8 +432,12 @@ def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, fak
 
 
 def test_gold_documents_come_in_the_order_of_the_hops_and_at_most_k():
-    documents = {"a?": ("Ulm", "Ely"), "b?": ("Riga",)}
-    gold = recordings.Assigned(recordings.whole_documents(TOWNS), documents)
+    questions = (
+        Question("a", "a?", "", meta={"doc_ids": ("Ulm", "Ely")}),
+        Question("b", "b?", "", meta={"doc_ids": ("Riga",)}),
+    )
+    chunker, build = gold_documents(Dataset("towns", questions, TOWNS))
+    gold = build(chunker(TOWNS))
     hits = gold.search(["b?", "a?"], 10)
     assert [[(hit.chunk.text[:3], hit.rank) for hit in found] for found in hits] == [
         [("Rig", 1)],

@@ -6,11 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from checks import load_script, refuse_servers
+from notebook_parts import parts
 
 from ragbench.data.mtrag import load_mtrag
 from ragbench.labelling.exam import PROMPTS, SCALE, SYSTEMS, exam_order, exam_prompt
 from ragbench.paths import packaged_data, shared_data
-from ragbench.recordings import EXAMS, recorded_exam
+
+NOTEBOOK = parts("50")
+EXAMS = NOTEBOOK.EXAMS
+recorded_exam = NOTEBOOK.recorded_exam
 
 people = load_script("record_people")
 ANSWER = ["question_id", "system", "measure"]

@@ -12,7 +12,6 @@ from ragbench.recordings import (
     FIRST,
     NEITHER,
     SECOND,
-    Assigned,
     evidence_passages,
 )
 
@@ -71,8 +70,9 @@ def test_the_distracted_conditions_add_the_same_two_namesakes_around_the_evidenc
 def test_a_condition_finds_what_is_assigned_in_that_order_and_at_most_k():
     experiment = recordings.grid_experiment("smollm2", "distracted")
     data = experiment.data["minihop"]
-    assigned = experiment.retriever[DISTRACTED[2]].keywords["documents"]
-    found = Assigned(recordings.whole_documents(data.documents), documents=assigned)
+    build = experiment.retriever[DISTRACTED[2]]
+    assigned = build.keywords["documents"]
+    found = build(experiment.chunker["documents"](data.documents))
     queries = [question.text for question in data.questions[:3]]
     hits = found.search(queries, 3)
     assert [[hit.chunk.doc_id for hit in one] for one in hits] == [
