@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,27 +107,35 @@ def token_chunks(
     step = max(1, size - round(size * overlap))
     chunks = []
     for document in _documents(documents):
-        text = document.text
-        bounds = _bounds(text)
-        last = len(bounds) - 1
-        spans = []
-        start = stop = 0
-        while stop < last:
-            stop = min(start + size, last)
-            stop = _boundary(text, bounds, start, stop, words) or stop
-            spans.append((bounds[start], bounds[stop]))
-            start = _boundary(text, bounds, start, min(start + step, stop), words) or stop
-        chunks += _chunks(document, spans)
+        chunks += _chunks(document, _windows_of_tokens(document.text, size, step, words))
     return chunks
 
 
-def _boundary(text: str, bounds: np.ndarray, start: int, i: int, words: bool = True) -> int:
-    """Return the last place after token ``start``, up to token i, that lies between two tokens or,
-    by ``words``, between two words; 0 without one.
+def _windows_of_tokens(text: str, size: int, step: int, words: bool) -> list[Span]:
+    """Return where windows of at most ``size`` tokens lie, about ``step`` tokens apart."""
+    bounds = _bounds(text)
+    last = len(bounds) - 1
+    spans = []
+    start = stop = 0  # in tokens
+    while stop < last:
+        stop = min(start + size, last)
+        if words:
+            stop = _between_words(text, bounds, start, stop, stop)
+        spans.append((bounds[start], bounds[stop]))
+        following = min(start + step, stop)
+        if words:
+            following = _between_words(text, bounds, start, following, stop)
+        start = following
+    return spans
+
+
+def _between_words(text: str, bounds: np.ndarray, start: int, token: int, otherwise: int) -> int:
+    """Return the last token after ``start``, up to ``token``, that begins a word, or is past the
+    end; ``otherwise`` where there is none.
     """
-    while words and start < i < len(bounds) - 1 and _INSIDE.match(text, bounds[i]):
-        i -= 1
-    return i if i > start else 0
+    while start < token < len(bounds) - 1 and _INSIDE.match(text, bounds[token]):
+        token -= 1
+    return token if token > start else otherwise
 
 
 def _bounds(text: str) -> np.ndarray:
@@ -191,16 +199,21 @@ def segment(
     segmentations = []
     for spans, texts in zip(sentences, windows, strict=True):
         distances = _distances(texts, vectors)
-        threshold = 0.0
-        if s["percentile"] is None:
-            threshold = 1.0 - s["threshold"]
-        elif len(distances):
-            threshold = float(np.percentile(distances, s["percentile"]))
+        threshold = _threshold(distances, s["percentile"], s["threshold"])
         # as_run: windows are centred on their sentence, so the break lies before the next centre.
         # paper: the new chunk begins with the first sentence of the next window.
         starts = tuple((i + 1) * s["stride"] for i in range(len(distances)))
         segmentations.append(Segmentation(tuple(spans), distances, threshold, starts))
     return segmentations
+
+
+def _threshold(distances: np.ndarray, percentile: float | None, similarity: float | None) -> float:
+    """Return the distance above which a document is cut."""
+    if percentile is None:
+        return 1.0 - similarity
+    if not len(distances):
+        return 0.0
+    return float(np.percentile(distances, percentile))
 
 
 def _distances(windows: Sequence[str], vectors: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -289,37 +302,41 @@ def semantic_chunks(
     chunks = []
     segmentations = segment(documents, embedder, profile, **options)
     for document, cut in zip(documents, segmentations, strict=True):
-        bounds = [0, *(cut.starts[i] for i in cut.breaks), len(cut.sentences)]
         spans: list[Span] = []
-        for first, after in itertools.pairwise(bounds):
-            group = cut.sentences[first:after]
-            if group and limit:
-                spans += _at_most(document.text, group, limit)
-            elif group:
-                spans.append((group[0][0], group[-1][1]))
+        for sentences in _groups(cut):
+            if limit:
+                spans += _at_most(document.text, sentences, limit)
+            else:
+                spans.append((sentences[0][0], sentences[-1][1]))
         chunks += _chunks(document, spans)
     return chunks
+
+
+def _groups(cut: Segmentation) -> Iterator[tuple[Span, ...]]:
+    """Yield the sentences between two breaks."""
+    bounds = [0, *(cut.starts[place] for place in cut.breaks), len(cut.sentences)]
+    for first, after in itertools.pairwise(bounds):
+        if first < after:
+            yield cut.sentences[first:after]
 
 
 def _at_most(text: str, sentences: Sequence[Span], limit: int) -> list[Span]:
     """Pack sentences into spans of at most ``limit`` tokens."""
     base = sentences[0][0]
-    text = text[base : sentences[-1][1]]
-    bounds = _bounds(text)
-    ends = np.searchsorted(bounds[:-1], [start - base for start, _ in sentences[1:]])
-    spans = []
-    start = begin = 0
+    bounds = base + _bounds(text[base : sentences[-1][1]])
+    ends = np.searchsorted(bounds[:-1], [start for start, _ in sentences[1:]])
+    cuts = [0]  # the tokens with which a span begins
+    whole = 0  # the tokens of whole sentences so far
     for end in (*ends.tolist(), len(bounds) - 1):
-        if end - start > limit and begin > start:
-            spans.append((start, begin))
-            start = begin
-        while end - start > limit:
-            stop = _boundary(text, bounds, start, start + limit) or start + limit
-            spans.append((start, stop))
-            start = stop
-        begin = end
-    spans.append((start, begin))
-    return [(base + bounds[a], base + bounds[b]) for a, b in spans if a < b]
+        if end - cuts[-1] > limit and whole > cuts[-1]:
+            cuts.append(whole)
+        while end - cuts[-1] > limit:
+            full = cuts[-1] + limit
+            cuts.append(_between_words(text, bounds, cuts[-1], full, full))
+        whole = end
+    cuts.append(whole)
+    windows = itertools.pairwise(cuts)
+    return [(bounds[first], bounds[last]) for first, last in windows if first < last]
 
 
 def sentence_chunks(
@@ -344,8 +361,10 @@ def sentence_chunks(
             inside = text[start:end]
             start += len(inside) - len(inside.lstrip())
             end -= len(inside) - len(inside.rstrip())
-            if spans and np.diff(np.searchsorted(starts, (spans[-1][0], end)))[0] <= size:
-                start, _ = spans.pop()
+            if spans:
+                first, after = np.searchsorted(starts, (spans[-1][0], end))
+                if after - first <= size:
+                    start, _ = spans.pop()
             spans.append((start, end))
         chunks += _chunks(document, spans)
     return chunks

@@ -30,18 +30,20 @@ _Q = 4
 
 def _lcs_lengths(a: Sequence[Any], b: Sequence[Any], stops: Iterable[int]) -> list[int]:
     """Lengths of the longest common subsequence of ``a`` and ``b[:stop]``, for ascending stops."""
-    places: dict[Any, int] = defaultdict(int)
-    for i, token in enumerate(a):
-        places[token] |= 1 << i
+    places: dict[Any, int] = defaultdict(int)  # bits of the positions in a
+    for position, token in enumerate(a):
+        places[token] |= 1 << position
     whole = (1 << len(a)) - 1
-    column, at, lengths = whole, 0, []  # a zero bit marks a row where the length grows
+    column = whole  # a zero bit marks a row where the length grows
+    start = 0
+    lengths = []
     for stop in stops:
-        for token in b[at:stop]:
+        for token in b[start:stop]:
             if token in places:
                 matches = column & places[token]
                 column = ((column + matches) | (column - matches)) & whole
         lengths.append(len(a) - column.bit_count())
-        at = stop
+        start = stop
     return lengths
 
 

@@ -32,9 +32,8 @@ _NUMBER = re.compile(r"[+-]?[\d.,]+(e[+-]?\d+)?%?( \[[-−+\d., ean]*\])?")
 def in_latex(text: str) -> str:
     """Escape for LaTeX; line breaks and control characters become spaces."""
     plain = re.sub(r"[\x00-\x1f\x7f]+", " ", text)
-    return re.sub(
-        r"-(?=-)", "-{}", "".join(_LATEX.get(character, character) for character in plain)
-    )
+    escaped = "".join(_LATEX.get(character, character) for character in plain)
+    return re.sub(r"-(?=-)", "-{}", escaped)
 
 
 def in_markdown(text: str) -> str:
@@ -56,8 +55,9 @@ def in_csv(frame: pd.DataFrame) -> pd.DataFrame:
             return json.dumps(value)
         if not isinstance(value, str):
             return value
-        mark = "'" if value.startswith(_FORMULA) and not _NUMBER.fullmatch(value) else ""
-        return mark + value.replace("\r\n", "\n").replace("\r", "\n")
+        if value.startswith(_FORMULA) and not _NUMBER.fullmatch(value):
+            value = f"'{value}"
+        return value.replace("\r\n", "\n").replace("\r", "\n")
 
     safe = frame.set_axis([quoted(name) for name in frame.columns], axis=1)
     for place, kind in enumerate(frame.dtypes):

@@ -57,21 +57,27 @@ def language_of(texts: Iterable[str]) -> str | None:
     'german'
     """
     counts = Counter(word for text in texts for word in _WORD.findall(text.casefold()))
-
-    def total(pattern: re.Pattern[str]) -> int:
-        return sum(n for word, n in counts.items() if pattern.match(word))
-
-    unspaced = total(ANY_UNSPACED)
+    unspaced = _total(counts, ANY_UNSPACED)
     words = counts.total() - unspaced
-    if unspaced > 2 * words:  # a word of these scripts has about two characters
-        is_chinese = 2 * total(HAN) > unspaced and total(KANA) < _LEAST_KANA * unspaced
-        return "chinese" if is_chinese else None
-    shares = {}
+    if unspaced <= 2 * words:  # a word of these scripts has about two characters
+        return _by_function_words(counts, words)
+    if 2 * _total(counts, HAN) > unspaced and _total(counts, KANA) < _LEAST_KANA * unspaced:
+        return "chinese"
+    return None
+
+
+def _total(counts: Counter[str], pattern: re.Pattern[str]) -> int:
+    return sum(count for word, count in counts.items() if pattern.match(word))
+
+
+def _by_function_words(counts: Counter[str], words: int) -> str | None:
+    """Name the one language that has the most function words among so many words."""
+    totals = {}
     for language, function_words in _KNOWN.items():
         hits = [counts[word] for word in function_words if word in counts]
         if len(hits) >= _LEAST_WORDS and sum(hits) > _LEAST_SHARE[language] * words:
-            shares[language] = sum(hits)
-    best = [language for language, hits in shares.items() if hits == max(shares.values())]
+            totals[language] = sum(hits)
+    best = [language for language, total in totals.items() if total == max(totals.values())]
     return best[0] if len(best) == 1 else None
 
 

@@ -177,9 +177,16 @@ def _single_spaced(normalised: Normalised) -> Normalised:
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     is_blank = codes == ord(" ")
     kept = np.flatnonzero(~(is_blank & np.append(False, is_blank[:-1])))
-    starts = kept if normalised.starts is None else normalised.starts[kept]
-    stops = kept + 1 if normalised.stops is None else normalised.stops[kept]
-    return Normalised(re.sub("  +", " ", text), starts, stops)
+    starts, stops = _offsets(normalised)
+    return Normalised(re.sub("  +", " ", text), starts[kept], stops[kept])
+
+
+def _offsets(normalised: Normalised) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``starts`` and ``stops``; of a text that did not change each character's own."""
+    if normalised.starts is None or normalised.stops is None:
+        length = len(normalised.text)
+        return np.arange(length), np.arange(1, length + 1)
+    return normalised.starts, normalised.stops
 
 
 def _edited(normalised: Normalised, edits: Iterable[_Edit]) -> Normalised:
@@ -189,18 +196,17 @@ def _edited(normalised: Normalised, edits: Iterable[_Edit]) -> Normalised:
     edits = list(edits)
     if not edits:
         return normalised
-    length = len(normalised.text)
-    starts = np.arange(length) if normalised.starts is None else normalised.starts
-    stops = np.arange(1, length + 1) if normalised.stops is None else normalised.stops
+    text = normalised.text
+    starts, stops = _offsets(normalised)
     pieces = []
     firsts = []
     lasts = []
-    at = 0
-    for start, stop, new in [*edits, (length, length, "")]:
-        pieces += [normalised.text[at:start], new]
-        firsts += [starts[at:start], np.repeat(starts[start : start + 1], len(new))]
-        lasts += [stops[at:start], np.repeat(stops[stop - 1 : stop], len(new))]
-        at = stop
+    kept = 0  # from here on the text stays as it is
+    for start, stop, new in [*edits, (len(text), len(text), "")]:
+        pieces += [text[kept:start], new]
+        firsts += [starts[kept:start], np.repeat(starts[start : start + 1], len(new))]
+        lasts += [stops[kept:start], np.repeat(stops[stop - 1 : stop], len(new))]
+        kept = stop
     return Normalised("".join(pieces), np.concatenate(firsts), np.concatenate(lasts))
 
 
@@ -226,11 +232,12 @@ def _compositions(text: str) -> Iterator[_Edit]:
         if unicodedata.is_normalized("NFC", run[0]):
             continue
         start = run.start()
-        for at in range(run.start() + 1, run.end() + 1):
+        for at in range(start + 1, run.end() + 1):
             if at == run.end() or not _attaches(text[at]):
-                new = unicodedata.normalize("NFC", text[start:at])
-                if new != text[start:at]:
-                    yield start, at, new
+                written = text[start:at]
+                composed = unicodedata.normalize("NFC", written)
+                if composed != written:
+                    yield start, at, composed
                 start = at
 
 
@@ -247,13 +254,15 @@ def _divisions(text: str, facts: Iterable[str]) -> Iterator[_Edit]:
     """Join words that a hyphen at a line end divides."""
     compounds = {pair for fact in facts for pair in _COMPOUND.findall(fact)}
     for run in _DIVIDED.finditer(text):
-        at = run.start()
-        before = _WORD_BEFORE.search(text, max(0, at - 60), at)
-        if before and _any(BREAKS, run[1]):
-            divided = before[0][-1].isalpha() and run[2][0].islower()
-            if not divided or (before[0], run[2]) in compounds:
-                at += 1  # the hyphen stays
-            yield at, run.end(), ""
+        blank, after = run.groups()
+        start = run.start()
+        before = _WORD_BEFORE.search(text, max(0, start - 60), start)
+        if before and _any(BREAKS, blank):
+            word = before[0]
+            is_divided = word[-1].isalpha() and after[0].islower()
+            if not is_divided or (word, after) in compounds:
+                start += 1  # the hyphen stays
+            yield start, run.end(), ""
 
 
 def _unspaced(text: str) -> Iterator[_Edit]:

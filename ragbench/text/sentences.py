@@ -87,8 +87,9 @@ def _english_end(text: str, start: int, gap: re.Match) -> bool:
 
 
 def _chunk_end(text: str, start: int, gap: re.Match) -> bool:
-    words = _INSIDE.finditer(text, max(start, gap.start() - 5), gap.end() + 10)
-    return all(word.end() != gap.end() for word in words)
+    around = (max(start, gap.start() - 5), gap.end() + 10)
+    inside = {word.end() for word in _INSIDE.finditer(text, *around)}
+    return gap.end() not in inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +137,7 @@ def sentence_spans(text: str, profile: str, min_chars: int = 0) -> list[Span]:
             spans.append((start, gap.start()))
             start = gap.end()
     spans.append((start, len(text)))
-    spans = [span for span in spans if rule.holds.search(text, *span)]
-    return _merged(spans, min_chars) if min_chars else spans
+    return _merged([span for span in spans if rule.holds.search(text, *span)], min_chars)
 
 
 def _merged(spans: Sequence[Span], min_chars: int) -> list[Span]:

