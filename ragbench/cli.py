@@ -528,7 +528,7 @@ def _data_generate(
     counts = generated.rejections().groupby(["step", "reason"], sort=False).size()
     for (step, reason), count in counts.items():
         print(f"rejected: {step}: {reason}: {count}")
-    folder = rb.datagen.write_set(generated, out)
+    folder = generated.write(out)
     print(f"{folder}: {len(generated.documents)} documents, {len(generated.questions)} questions")
     files = f"{{questions: {folder / 'questions.jsonl'}, documents: {folder}}}"
     print(f"in experiment.yaml: data: {{{domain}: {files}}}")

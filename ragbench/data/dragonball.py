@@ -8,6 +8,7 @@ here. The seven question types go by one name in both languages, the paper's (Ta
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -70,16 +71,23 @@ def load_dragonball(
     texts = folder / _DOCUMENTS
     documents = each_record(texts, read_jsonl(texts), _document)
     questions = each_record(file, read_jsonl(file), _question)
-    ids = {document.id for document in documents}
-    for question in questions:
-        if absent := set(question.meta["doc_ids"]) - ids:
-            got = f"{file}: {min(absent)} of question {question.id} is no document"
-            do = f"check that {_DOCUMENTS} belongs to this questions file"
-            raise DataError(got, "the doc_id of a document", do)
-
+    _check_documents(file, questions, documents)
     setting = "rebuilt" if "rebuilt" in file.name else "release"
     meta = {"file": file.name, "setting": setting, **wanted}
     return Dataset("dragonball", _only(questions, wanted), _only(documents, wanted), meta=meta)
+
+
+def _check_documents(
+    file: Path, questions: Iterable[Question], documents: Iterable[Document]
+) -> None:
+    """Check that each document that a question names is there."""
+    ids = {document.id for document in documents}
+    for question in questions:
+        absent = set(question.meta["doc_ids"]) - ids
+        if absent:
+            got = f"{file}: {min(absent)} of question {question.id} is no document"
+            do = f"check that {_DOCUMENTS} belongs to this questions file"
+            raise DataError(got, "the doc_id of a document", do)
 
 
 def _only(records: list[Any], wanted: dict[str, str | None]) -> tuple[Any, ...]:
@@ -134,11 +142,11 @@ def _question(row: dict, where: str) -> Question:
     name = query.get("query_id")
     if name is None:
         name = where.rpartition(", ")[2].replace(" ", "-")
-    points = truth.get("keypoints")
-    meta = _place(row) | {
-        "doc_ids": tuple(map(str, truth.get("doc_ids", ()))),
-        "keypoints": None if points is None else tuple(points),
-    }
+    meta = _place(row)
+    meta["doc_ids"] = tuple(map(str, truth.get("doc_ids", ())))
+    meta["keypoints"] = truth.get("keypoints")
+    if meta["keypoints"] is not None:
+        meta["keypoints"] = tuple(meta["keypoints"])
     kind = _TYPE[query["query_type"]]
     references = tuple(truth["references"])
     return Question(str(name), query["content"], truth["content"], references, kind, meta=meta)

@@ -66,18 +66,25 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
             "run `ragbench data fetch hotpotqa` (47 MB), or use load_minihop()",
         )
     is_official = hashlib.sha256(read_text(file).encode()).hexdigest() == OFFICIAL_SHA256
-    listed = as_record(Annotated[list[Any], Field(min_length=1)], read_json(file), str(file))
-    rows: Iterable[tuple[str, Any]] = [(f"record {n}", row) for n, row in enumerate(listed, 1)]
-    setting = "official" if is_official else file.name
+    rows = _rows(file)
     if path is None and is_official:
         rows = _of_subset(rows)
+    setting = file.name
     if path is None or file.name == _SUBSET[-1]:
         setting = "subset"
+    elif is_official:
+        setting = "official"
     read = _Reader(is_official)
     records = each_record(file, itertools.islice(rows, limit), read.question, lambda q: q and q.id)
     questions = tuple(filter(None, records))
     meta = {"file": file.name, "setting": setting}
     return Dataset("hotpotqa", questions, read.paragraphs.documents, tuple(read.excluded), meta)
+
+
+def _rows(file: Path) -> Iterable[tuple[str, Any]]:
+    """Return ("record 1", row) of a file that is a list."""
+    rows = as_record(Annotated[list[Any], Field(min_length=1)], read_json(file), str(file))
+    return [(f"record {number}", row) for number, row in enumerate(rows, 1)]
 
 
 class _Reader:
@@ -167,11 +174,12 @@ def supporting_sentences(
     """
     texts = []
     for title, index in facts:
-        sentences = pages[title].sentences if title in pages else ()
-        if not 0 <= index < len(sentences):
+        sentences: Sequence[str] = ()
+        fault = f"{title!r} is no document's title"
+        if title in pages:
+            sentences = pages[title].sentences
             fault = f"that document has {len(sentences)} sentences"
-            if title not in pages:
-                fault = f"{title!r} is no document's title"
+        if not 0 <= index < len(sentences):
             raise DataError(
                 f"{where}: supporting fact [{title!r}, {index}] points nowhere: {fault}",
                 "the title of a document and the index of one of its sentences, counted from 0",

@@ -283,7 +283,8 @@ def _warn_of_no_references(name: str, questions: Sequence[Question]) -> None:
 
 # Checks that loading does not make: is each question answerable from its own evidence?
 
-# How many sentences that no document has get their nearest, and in how many characters of text.
+# For how many references that no document holds the nearest sentence is looked up, and in how many
+# characters of text.
 _LOOKED_AT = 20
 _MANY_CHARACTERS = 1_000_000
 
@@ -318,38 +319,37 @@ def validate(dataset: Dataset, *, min_documents: int = 1) -> list[Problem]:
     min_documents : how many documents each question's evidence must come from (2 for two-hop
         questions, as MiniHop's).
     """
-    texts = [document.text for document in dataset.documents]
-    references = [text for question in dataset.questions for text in question.references]
-    documents = holders(references, texts)
-    absent = dict.fromkeys(
-        text for text, places in zip(references, documents, strict=True) if texts and not places
-    )
-    near = _nearest(list(absent)[:_LOOKED_AT], texts)
+    absent = _absent_references(dataset)
     uses = Counter(question.id for question in dataset.questions)
     problems = []
     for question in dataset.questions:
-        if uses[question.id] > 1:
-            problems.append(
-                Problem(question.id, "the id is used more than once", "rename one of them")
-            )
+        name = question.id
+        if uses[name] > 1:
+            problems.append(Problem(name, "the id is used more than once", "rename one of them"))
         for text in question.references:
             if text in absent:
                 what = f"supporting text not found in any document: {text[:60]!r}"
-                do = "copy it from the document as it is"
-                if text in near:
-                    do += f"; nearest there is {near[text]!r}"
-                problems.append(Problem(question.id, what, do))
+                problems.append(Problem(name, what, absent[text]))
         problems += _evidence_problems(question, min_documents)
     return problems
 
 
-def _nearest(wanted: Sequence[str], texts: Sequence[str]) -> dict[str, str]:
-    """Return for each text the sentence of the documents that is most like it, where one is."""
-    if not wanted or sum(map(len, texts)) > _MANY_CHARACTERS:
+def _absent_references(dataset: Dataset) -> dict[str, str]:
+    """Return the references that no document holds, with what to do about each."""
+    texts = [document.text for document in dataset.documents]
+    if not texts:
         return {}
-    sentences = [sentence for text in texts for sentence in split_sentences(text, "en")]
-    matches = {text: get_close_matches(text, sentences, n=1) for text in wanted}
-    return {text: nearest[0] for text, nearest in matches.items() if nearest}
+    references = [text for question in dataset.questions for text in question.references]
+    places = zip(references, holders(references, texts), strict=True)
+    absent = dict.fromkeys(
+        (text for text, found in places if not found), "copy it from the document as it is"
+    )
+    if absent and sum(map(len, texts)) <= _MANY_CHARACTERS:
+        sentences = [sentence for text in texts for sentence in split_sentences(text, "en")]
+        for text in list(absent)[:_LOOKED_AT]:
+            for nearest in get_close_matches(text, sentences, n=1):
+                absent[text] += f"; nearest there is {nearest!r}"
+    return absent
 
 
 def _evidence_problems(question: Question, min_documents: int) -> Iterator[Problem]:
@@ -367,8 +367,9 @@ def _evidence_problems(question: Question, min_documents: int) -> Iterator[Probl
     texts = [" ".join(question.references), "yes", "no"]
     if question.kind == "comparison":
         texts.append(question.text)
-    stands = any(answer in plain_words(text) for text in texts)
-    if not stands and not str(question.meta.get("reasoning", "")).strip():
+    if any(answer in plain_words(text) for text in texts):
+        return
+    if not str(question.meta.get("reasoning", "")).strip():
         what = f"the answer {question.answer!r} is not in its evidence word for word"
         do = (
             "correct it if it is wrong; if it is right in other words, a column 'reasoning' may "

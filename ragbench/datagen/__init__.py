@@ -26,4 +26,4 @@ from ragbench.datagen.questions import (
     find_references,
     refine_answers,
 )
-from ragbench.datagen.sets import GeneratedSet, generate_set, write_set
+from ragbench.datagen.sets import GeneratedSet, generate_set

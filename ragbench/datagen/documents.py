@@ -63,11 +63,11 @@ def summarise_schema(writer: Writer, domain: str, seeds: Sequence[str]) -> Schem
             "no seed documents", "two or three short documents of the domain", "pass their texts"
         )
 
+    def fields(texts: Sequence[str]) -> Fields:
+        return {"domain": domain, "language": LANGUAGE, "documents": "\n\n".join(texts)}
+
     def read(_: Sequence[str], reply: _SchemaReply) -> Schema:
         return _schema(writer, domain, reply)
-
-    def fields(seeds: Sequence[str]) -> Fields:
-        return {"domain": domain, "language": LANGUAGE, "documents": "\n\n".join(seeds)}
 
     step = "schema", "rageval_schema"
     return writer.ask(*step, {domain: seeds}, fields, read, _SchemaReply).get(domain)
@@ -82,9 +82,9 @@ def _schema(writer: Writer, domain: str, reply: _SchemaReply) -> Schema:
         for name in section.keys:
             if name in names:
                 writer.reject(domain, "schema", "a field that was there before", name)
-            else:
-                names.append(name)
-                sections[heading] = (*sections.get(heading, ()), name)
+                continue
+            names.append(name)
+            sections[heading] = (*sections.get(heading, ()), name)
     if len(names) < _MIN_FIELDS:
         raise Unfit("too few fields", f"{len(names)}, not {_MIN_FIELDS} or more")
     subdomains = dict.fromkeys(name.strip() for name in reply.subdomains)
@@ -125,22 +125,31 @@ def make_configurations(
 
     def read(empty: Configuration, reply: BaseModel) -> Configuration:
         values = _sound_values(writer, empty.id, reply.model_dump(), seeds)
-        subject = values.get(schema.subject)
-        if subject is None:
-            raise Unfit("the name of its subject was rejected")
-        if subject in subjects:
-            raise Unfit("the name of its subject is taken", subject)
-        if len(values) < _MIN_SHARE * len(schema.fields):
-            raise Unfit("more than half of its values were rejected")
-        subjects.add(subject)
+        subjects.add(_new_subject(schema, values, subjects))
         return replace(empty, values=values)
 
-    # the form of a reply: one short text for each field
+    step = "configuration", "rageval_configuration"
+    form = _configuration_form(schema)
+    return list(writer.ask(*step, items, fields, read, form).values())
+
+
+def _configuration_form(schema: Schema) -> type[BaseModel]:
+    """Return the form of a reply: one short text for each field."""
     value = Annotated[str, StringConstraints(max_length=_LONGEST)]
     texts: dict[str, Any] = dict.fromkeys(schema.fields, (value, ...))
-    form = create_model("ConfigurationReply", __config__=ConfigDict(extra="forbid"), **texts)
-    step = "configuration", "rageval_configuration"
-    return list(writer.ask(*step, items, fields, read, form).values())
+    return create_model("ConfigurationReply", __config__=ConfigDict(extra="forbid"), **texts)
+
+
+def _new_subject(schema: Schema, values: Fields, before: Collection[str]) -> str:
+    """Return the name of a configuration's subject, which is new and has enough values."""
+    subject = values.get(schema.subject)
+    if subject is None:
+        raise Unfit("the name of its subject was rejected")
+    if subject in before:
+        raise Unfit("the name of its subject is taken", subject)
+    if len(values) < _MIN_SHARE * len(schema.fields):
+        raise Unfit("more than half of its values were rejected")
+    return subject
 
 
 def _sound_values(writer: Writer, name: str, texts: Fields, seeds: Sequence[str]) -> Fields:
@@ -186,31 +195,47 @@ def write_documents(
 
     Source: RAGEval, section 3.2.
     """
+    texts = _section_texts(writer, schema, configurations)
+    complete = {}
+    for configuration in configurations:
+        if list(texts[configuration.id]) == _headings(schema, configuration):
+            complete[configuration.id] = configuration
+
+    def make(name: str) -> GeneratedDocument:
+        document = _document(writer, schema, complete[name], texts[name])
+        stated = len(document.stated)
+        total = len(complete[name].values)
+        if stated < _MIN_SHARE * total:
+            raise Unfit("states fewer than half of its values", f"{stated} of {total}")
+        return document
+
+    return list(writer.fit("document", complete, make).values())
+
+
+def _section_texts(
+    writer: Writer, schema: Schema, configurations: Sequence[Configuration]
+) -> dict[str, Fields]:
+    """Let a model write the sections; return their texts by configuration and heading."""
     items = {}
     for configuration in configurations:
-        for heading, names in schema.sections.items():
-            if configuration.values.keys() & set(names):
-                items[f"{configuration.id}/{heading}"] = (configuration, heading)
+        for heading in _headings(schema, configuration):
+            items[f"{configuration.id}/{heading}"] = (configuration, heading)
 
     def fields(item: tuple[Configuration, str]) -> Fields:
         return _section_fields(schema, *item)
 
-    texts = writer.ask("document", "rageval_document", items, fields, lambda _, text: text)
-    own: dict[str, dict[str, Any]] = {}
-    for name, (configuration, heading) in items.items():
-        own.setdefault(configuration.id, {})[heading] = texts.get(name)
-    by_id = {configuration.id: configuration for configuration in configurations}
-    complete = [name for name in own if None not in own[name].values()]
+    written = writer.ask("document", "rageval_document", items, fields, lambda _, text: text)
+    texts: dict[str, Fields] = {configuration.id: {} for configuration in configurations}
+    for name, text in written.items():
+        configuration, heading = items[name]
+        texts[configuration.id][heading] = text
+    return texts
 
-    def make(name: str) -> GeneratedDocument:
-        document = _document(writer, schema, by_id[name], own[name])
-        count = len(document.stated)
-        field_count = len(by_id[name].values)
-        if count < _MIN_SHARE * field_count:
-            raise Unfit("states fewer than half of its values", f"{count} of {field_count}")
-        return document
 
-    return list(writer.fit("document", complete, make).values())
+def _headings(schema: Schema, configuration: Configuration) -> list[str]:
+    """Return the headings of the sections that a configuration has values for."""
+    filled = configuration.values.keys()
+    return [heading for heading, names in schema.sections.items() if filled & set(names)]
 
 
 def _section_fields(schema: Schema, configuration: Configuration, heading: str) -> Fields:

@@ -74,6 +74,9 @@ class _Answered(_Asked):
     answer: str = Field(min_length=1)
 
 
+_FORMS = {"single fact": _Answered, "unanswerable": _Asked}
+
+
 @dataclass(frozen=True)
 class Drafts:
     """Drafts that passed the checks and that no person has accepted, and a row for each draft that
@@ -148,11 +151,8 @@ def draft_questions(
     supported = find_references(writer, written, passages, "draft_references")
     drafted_by = model_name(model)
     questions = {draft.id: _question(draft, drafted_by) for draft in supported}
-    problems = validate(Dataset("drafts", tuple(questions.values()), documents))
-    faults = {problem.question_id: problem.what for problem in problems} | _faults(supported)
-    sound = [draft for draft in supported if draft.id not in faults]
-    faults |= _known_without_evidence(writer, sound)
-    faults |= _answered_elsewhere(writer, sound, documents)
+    data = Dataset("drafts", tuple(questions.values()), documents)
+    faults = _faults(writer, supported, data)
     drafts |= {draft.id: draft for draft in supported}
     rows = _rows(drafts.values(), faults, writer.rejected)
     left = rows.loc[rows["status"] == "draft", "id"]
@@ -186,13 +186,19 @@ def _write_drafts(
     for kind, turn in turns:
         to_draft = {}
         for document in documents:
-            passage = _passage(document, random.Random(f"0/{document.id}/{kind}/{turn}"))
+            draft, passage = _to_draft(document, kind, turn)
+            to_draft[draft.id] = draft
             passages[passage.id] = passage
-            name = f"{document.id} {kind} {turn}"
-            to_draft[name] = QRA(name, kind, "", (), (passage.id,))
-        form = _Asked if kind == "unanswerable" else _Answered
-        drafts |= to_draft | writer.ask("drafts", "draft_question", to_draft, fields, read, form)
+        written = writer.ask("drafts", "draft_question", to_draft, fields, read, _FORMS[kind])
+        drafts |= to_draft | written
     return drafts, passages
+
+
+def _to_draft(document: Document, kind: str, turn: int) -> tuple[QRA, GeneratedDocument]:
+    """Return a draft that is to be written, and the passage of the document that is shown."""
+    passage = _passage(document, random.Random(f"0/{document.id}/{kind}/{turn}"))
+    draft = QRA(f"{document.id} {kind} {turn}", kind, "", (), (passage.id,))
+    return draft, passage
 
 
 def _written(draft: QRA, reply: Any) -> QRA:
@@ -234,7 +240,8 @@ def _passage(document: Document, rng: random.Random) -> GeneratedDocument:
     start = rng.randrange(max(1, len(sentences) - _SENTENCES + 1))
     shown = sentences[start : start + _SENTENCES]
     lengths = np.cumsum([len(sentence) for sentence in shown])
-    shown = shown[: max(1, int((lengths <= _CHARS).sum()))]
+    fitting = int((lengths <= _CHARS).sum())
+    shown = shown[: max(1, fitting)]
     name = f"{document.id}@{start}"
     return GeneratedDocument(name, document.title, {"": tuple(shown)})
 
@@ -255,8 +262,17 @@ def _question(draft: QRA, drafted_by: str) -> Question:
 # Checks: each returns, by id, what is wrong with a draft
 
 
-def _faults(drafts: Sequence[QRA]) -> dict[str, str]:
-    """Look at the strings alone."""
+def _faults(writer: Writer, drafts: Sequence[QRA], data: Dataset) -> dict[str, str]:
+    """Check drafts by strings; those that pass with the model."""
+    faults = {problem.question_id: problem.what for problem in validate(data)}
+    faults |= _faults_of_strings(drafts)
+    sound = [draft for draft in drafts if draft.id not in faults]
+    faults |= _known_without_evidence(writer, sound)
+    faults |= _answered_elsewhere(writer, sound, data.documents)
+    return faults
+
+
+def _faults_of_strings(drafts: Sequence[QRA]) -> dict[str, str]:
     faults = {}
     before = set()
     for draft in drafts:
@@ -344,11 +360,11 @@ def accept_drafts(
         if question.id in dropped:
             counts["dropped"] += 1
         elif question.id in people:
-            counts["accepted"] += 1
             meta = {**question.meta, "accepted_by": people[question.id]}
             accepted.append(replace(question, meta=meta))
         else:
             counts["open"] += 1
+    counts["accepted"] = len(accepted)
     if not accepted:
         got = f"no draft was accepted ({counts['dropped']} dropped, {counts['open']} open)"
         do = "label them with rb.widgets.LabellingTool(rb.draft_items(questions), 'draft')"

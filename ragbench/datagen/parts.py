@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from ragbench.llm import ask
+from ragbench.llm import Reply, ask
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import Question
 
@@ -174,24 +174,30 @@ class Writer:
         form : of a reply; None: text.
         """
         filled = self.fit(step, items, lambda name: fields(items[name]))
-        waiting = [name for name in filled if filled[name] is not None]
-        replied = {}
-        if waiting:
-            template = load_prompt(prompt)
-            prompts = [fill_prompt(template, **filled[name]) for name in waiting]
-            options = {"step": step, **self.options}
-            replies = ask(self.model, prompts, form, ids=waiting, **options)
-            replied = dict(zip(waiting, replies, strict=True))
+        waiting = {name: filled[name] for name in filled if filled[name] is not None}
+        replies = self._replies(step, prompt, waiting, form)
 
         def read_one(name: str) -> Any:
-            reply = replied.get(name)
-            if reply is None:
+            if name not in replies:
                 return items[name]
+            reply = replies[name]
             if not reply.ok:
                 raise Unfit("no readable reply", str(reply.error))
             return read(items[name], reply.parsed if form else reply.text)
 
         return self.fit(step, filled, read_one)
+
+    def _replies(
+        self, step: str, prompt: Prompt, fields: Mapping[str, Fields], form: type[BaseModel] | None
+    ) -> dict[str, Reply]:
+        """Ask the prompt filled with each of the fields, by id."""
+        if not fields:
+            return {}
+        template = load_prompt(prompt)
+        prompts = [fill_prompt(template, **values) for values in fields.values()]
+        options = {"step": step, **self.options}
+        replies = ask(self.model, prompts, form, ids=list(fields), **options)
+        return dict(zip(fields, replies, strict=True))
 
     def fit(self, step: str, names: Iterable[str], make: Callable[[str], Any]) -> dict[str, Any]:
         """Make something for each id; what is `Unfit` is rejected."""

@@ -78,15 +78,7 @@ def ask_questions(
     """
     check_known("type of question", kinds, KINDS)
     by_id = {document.id: document for document in documents}
-    drafts = {}
-    for document, following in zip(documents, [*documents[1:], None], strict=True):
-        for kind in (kind for kind in KINDS if kind in kinds):
-            doc_ids = [document.id]
-            if kind in _OVER_SEVERAL and following:
-                doc_ids.append(following.id)
-            lost = document.lost if kind == "unanswerable" else ()
-            name = f"{document.id} {kind}"
-            drafts[name] = QRA(name, kind, "", (), tuple(doc_ids), lost=lost)
+    drafts = _to_ask(documents, [kind for kind in KINDS if kind in kinds])
     before: set[str] = set()
 
     def fields(draft: QRA) -> Fields:
@@ -106,8 +98,24 @@ def ask_questions(
             _check_unanswerable(written)
         return written
 
-    written = writer.ask("question", "rageval_question", drafts, fields, read, _QuestionReply)
-    return list(written.values())
+    step = "question", "rageval_question"
+    return list(writer.ask(*step, drafts, fields, read, _QuestionReply).values())
+
+
+def _to_ask(documents: Sequence[GeneratedDocument], kinds: Sequence[str]) -> dict[str, QRA]:
+    """Return the questions that are to be written, by id: of each kind one about each document."""
+    drafts = {}
+    for place, document in enumerate(documents):
+        for kind in kinds:
+            name = f"{document.id} {kind}"
+            draft = QRA(name, kind, "", (), (document.id,))
+            if kind in _OVER_SEVERAL:
+                both = documents[place : place + 2]
+                draft = replace(draft, doc_ids=tuple(one.id for one in both))
+            if kind == "unanswerable":
+                draft = replace(draft, lost=document.lost)
+            drafts[name] = draft
+    return drafts
 
 
 def _question_fields(draft: QRA, documents: Sequence[GeneratedDocument]) -> Fields:
@@ -165,8 +173,8 @@ def find_references(
             raise Unfit("a sentence that does not exist", detail)
         return replace(question, references=tuple(sentences[n - 1] for n in chosen))
 
-    changed = writer.ask("references", prompt, _by_id(questions), fields, read, _ReferencesReply)
-    return list(changed.values())
+    chosen = writer.ask("references", prompt, _by_id(questions), fields, read, _ReferencesReply)
+    return list(chosen.values())
 
 
 def _by_id(questions: Sequence[QRA]) -> dict[str, QRA]:

@@ -57,7 +57,7 @@ class GeneratedSet:
         return pd.DataFrame(self.rejected, columns=list(Rejected._fields))
 
     def dataset(self) -> Dataset:
-        """Return it as the data set that `ragbench.data.load_questions` reads where `write_set`
+        """Return it as the data set that `ragbench.data.load_questions` reads where `write`
         wrote it.
         """
         origin = {"domain": self.schema.domain, "language": "en"}
@@ -76,6 +76,32 @@ class GeneratedSet:
             }
             questions.append(question.as_question(level, meta))
         return Dataset("generated", tuple(questions), tuple(documents), meta=origin)
+
+    def write(self, out: str | Path) -> Path:
+        """Write it to a folder that is new or empty, and return the folder.
+
+        Files: ``documents.jsonl`` and ``questions.jsonl``, which `ragbench.data.load_questions`
+        reads; ``configurations.jsonl``, each document's values; ``rejected.csv``.
+        """
+        folder = Path(out).expanduser()
+        if folder.is_file() or (folder.exists() and any(folder.iterdir())):
+            do = "choose another, or move its files away"
+            raise DataError(f"{folder} is not an empty folder", "a folder that is new or empty", do)
+        folder.mkdir(parents=True, exist_ok=True)
+        data = self.dataset()
+        documents = [
+            {"id": document.id, "title": document.title, "text": document.text, **document.meta}
+            for document in data.documents
+        ]
+        files = {
+            "documents.jsonl": _json_lines(documents),
+            "questions.jsonl": question_lines(data.questions),
+            "configurations.jsonl": _json_lines(map(asdict, self.configurations)),
+            "rejected.csv": self.rejections().to_csv(index=False),
+        }
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8", newline="\n")
+        return folder
 
 
 def generate_set(
@@ -121,36 +147,6 @@ def generate_set(
     return GeneratedSet(
         schema, tuple(configurations), tuple(written), tuple(questions), tuple(writer.rejected)
     )
-
-
-# Files
-
-
-def write_set(generated: GeneratedSet, out: str | Path) -> Path:
-    """Write a set to a folder that is new or empty, and return the folder.
-
-    Files: ``documents.jsonl`` and ``questions.jsonl``, which `ragbench.data.load_questions` reads;
-    ``configurations.jsonl``, each document's values; ``rejected.csv``.
-    """
-    folder = Path(out).expanduser()
-    if folder.is_file() or (folder.exists() and any(folder.iterdir())):
-        do = "choose another, or move its files away"
-        raise DataError(f"{folder} is not an empty folder", "a folder that is new or empty", do)
-    folder.mkdir(parents=True, exist_ok=True)
-    data = generated.dataset()
-    documents = [
-        {"id": document.id, "title": document.title, "text": document.text, **document.meta}
-        for document in data.documents
-    ]
-    files = {
-        "documents.jsonl": _json_lines(documents),
-        "questions.jsonl": question_lines(data.questions),
-        "configurations.jsonl": _json_lines(map(asdict, generated.configurations)),
-        "rejected.csv": generated.rejections().to_csv(index=False),
-    }
-    for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8", newline="\n")
-    return folder
 
 
 def question_lines(questions: Iterable[Question]) -> str:

@@ -240,7 +240,7 @@ def test_a_set_is_a_data_set_with_levels_references_and_key_points():
 
 
 def test_a_written_set_is_read_back_as_it_was(tmp_path):
-    folder = datagen.write_set(SET, tmp_path / "set")
+    folder = SET.write(tmp_path / "set")
     back = load_questions(folder / "questions.jsonl", folder / "documents.jsonl")
     assert [question.text for question in back.questions] == [
         question.question for question in SET.questions
@@ -251,4 +251,4 @@ def test_a_written_set_is_read_back_as_it_was(tmp_path):
     ]
     assert "why" in (folder / "rejected.csv").read_text()
     with pytest.raises(DataError, match="not an empty folder"):
-        datagen.write_set(SET, folder)
+        SET.write(folder)
