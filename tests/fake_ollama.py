@@ -35,7 +35,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ragbench.llm.models import full_name
+from ragbench.llm.wire import OllamaServer
 
 DIGEST = hashlib.sha256(b"made model").hexdigest()
 EMBEDDER = "all-minilm:latest"  # the one model that makes vectors and cannot chat
@@ -274,7 +274,7 @@ class FakeOllama:
         bodies = [call.body for call in self.calls if call.path == "/api/chat"]
         if not bodies:
             return 200, {"models": []}
-        name = full_name(bodies[-1]["model"])
+        name = OllamaServer.full_name(bodies[-1]["model"])
         asked = bodies[-1].get("options", {}).get("num_ctx", 4096)
         window = self.window or min(asked, self.context_length)
         row = {"name": name, "model": name, "size": 100, "digest": "", "context_length": window}
@@ -284,7 +284,7 @@ class FakeOllama:
         name = body.get("model", "")
         if not self._knows(name):
             return 404, {"error": f"model '{name}' not found"}
-        embeds = self.embed or full_name(name) == EMBEDDER
+        embeds = self.embed or OllamaServer.full_name(name) == EMBEDDER
         return 200, {
             "parameters": self.modelfile,
             "template": self.template,
@@ -344,7 +344,7 @@ class FakeOllama:
         call.written = time.monotonic()
 
     def _knows(self, name: str) -> bool:
-        return full_name(name) in map(full_name, self.models)
+        return OllamaServer.full_name(name) in map(OllamaServer.full_name, self.models)
 
     def _refusal(self, body: dict[str, Any]) -> tuple[int, str] | None:
         """Status and words for a chat that Ollama refuses (0.24.0)."""
@@ -356,7 +356,7 @@ class FakeOllama:
             return 400, "invalid model name"
         if not self._knows(name):
             return 404, f"model '{name}' not found"
-        if full_name(name) == EMBEDDER:
+        if OllamaServer.full_name(name) == EMBEDDER:
             return 400, f'"{name}" does not support chat'
         if body.get("think") and not self.thinks:
             return 400, f'"{name}" does not support thinking'

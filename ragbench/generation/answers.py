@@ -16,8 +16,8 @@ from typing import Any
 
 from ragbench import llm
 from ragbench.errors import ConfigError, ModelError
-from ragbench.llm.context import estimate_tokens
 from ragbench.llm.models import BOUNDS, not_named
+from ragbench.llm.wire import estimate_tokens
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Answer, Hit, Question
 from ragbench.text.tokens import TokenOffsets, as_cutoffs, joined_cutoffs

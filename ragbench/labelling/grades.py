@@ -18,8 +18,8 @@ from pydantic import BaseModel, create_model, field_validator
 from ragbench.data.files import read_jsonl
 from ragbench.errors import ConfigError, check_known
 from ragbench.llm import Reply, ask, label_schema
-from ragbench.llm.context import estimate_tokens
 from ragbench.llm.models import BOUNDS, not_named
+from ragbench.llm.wire import estimate_tokens
 from ragbench.paths import packaged_data
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_scale
 from ragbench.records import GRADES, Answer, Grade, Question, facts_of, questions_of

@@ -15,30 +15,26 @@ from typing import Any
 from tenacity import RetryCallState, Retrying, wait_random_exponential
 
 from ragbench.errors import ConfigError, check_known
-from ragbench.llm.cassette import Cassette, Keys
-from ragbench.llm.context import estimate_tokens
+from ragbench.llm.cassette import Cassette, Keys, canonical
 from ragbench.llm.endpoints import Endpoint, Received, endpoint_of
 from ragbench.llm.failures import HOST_FAILURES, TRANSIENT, CallError
 from ragbench.llm.models import BOUNDS
 from ragbench.llm.reply import CUT_SHORT, FINISHED, Reply, Usage
-from ragbench.llm.structured import (
-    as_messages,
-    canonical_schema,
-    is_json,
-    read_reply,
-    without_thinking,
-)
+from ragbench.llm.structured import as_messages, read_reply, without_thinking
+from ragbench.llm.wire import estimate_tokens
 
 log = logging.getLogger("ragbench.llm")
-_LOOP_TIMES = 8  # of one piece at the end of a text
-_MOST_DRAFT = 4000  # characters of a failed draft that its repair shows
-_BAR_FROM = 20
-_LONG = 200  # tokens of a prompt whose count is looked at
-_MOST_UNUSABLE = 20
+_BAR_FROM = 20  # prompts
 _LONGEST_PAUSE_S = 30.0  # between two tries
 # how long a server that has answered before may be away before its prompts count as failed
 OUTAGE_S = 60.0
-_KEPT = ("text", "raw", "finish", "seconds", "repairs", "attempts")
+_MOST_UNUSABLE = 20  # replies to schemas, where none was usable before
+_MOST_DRAFT = 4000  # characters of a failed draft that its repair shows
+_LONG_PROMPT = 200  # tokens of a prompt whose count is looked at
+_LOOP_TIMES = 8  # of one piece at the end of a text
+_LOOP_PIECE = 400  # characters of that piece, at most
+_NOT_YET = "not answered yet"
+_RECORDED = ("text", "raw", "finish", "seconds", "repairs", "attempts")  # fields of a Reply
 
 
 class Interrupted(KeyboardInterrupt):
@@ -115,50 +111,74 @@ def ask(
     elif tasks:
         job.run(concurrency or endpoint.concurrency, progress)
     replies = job.all_replies()
+    _log_failures(replies, step)
+    return replies
+
+
+def _log_failures(replies: Sequence[Reply], step: str) -> None:
     failed = [reply for reply in replies if reply.error and reply.error.kind != "miss"]
     for kind in dict.fromkeys(reply.error.kind for reply in failed):
-        some = [reply for reply in failed if reply.error.kind == kind]
-        count = f"{step + ': ' if step else ''}{len(some)} of {len(replies)}"
-        first = some[0]
+        of_kind = [reply for reply in failed if reply.error.kind == kind]
+        count = f"{len(of_kind)} of {len(replies)}"
+        if step:
+            count = f"{step}: {count}"
+        first = of_kind[0]
         log.warning("%s prompts failed (%s). First (%s): %s", count, kind, first.id, first.error)
-    return replies
 
 
 @dataclass(slots=True, eq=False)
 class _Task:
-    """One prompt, and the place of its reply."""
+    """One prompt, the place of its reply, and what was done for it."""
 
     place: int
     id: str
     messages: list[dict]
     schema: Any
-    json_schema: str
     key: str = ""
     attempts: int = 0
-    spent: Usage = field(default_factory=Usage)
+    usage: Usage = field(default_factory=Usage)
     repaired: bool = False
+
+    @property
+    def json_schema(self) -> dict[str, Any] | None:
+        """The schema as the key has it; what is sent is made anew: a client may change it."""
+        if self.schema is None:
+            return None
+        return _json_schema(self.schema)
 
 
 def _tasks(prompts: Any, schema: Any, ids: Any) -> list[_Task]:
     if isinstance(prompts, str):
         raise ConfigError("prompts is one str", "a list of prompts", "ask(model, [prompt])")
     prompts = list(prompts)
-    count = len(prompts)
-    schemas = list(schema) if isinstance(schema, Sequence) else [schema] * count
-    names = list(range(count) if ids is None else ids)
-    for what, values in {"schemas": schemas, "ids": names}.items():
-        if len(values) != count:
-            got = f"{len(values)} {what} for {count} prompts"
-            raise ConfigError(got, "one per prompt", f"check {what}")
+    schemas = list(schema) if isinstance(schema, Sequence) else [schema] * len(prompts)
+    ids = list(range(len(prompts)) if ids is None else ids)
+    for name, values in {"schemas": schemas, "ids": ids}.items():
+        if len(values) != len(prompts):
+            got = f"{len(values)} {name} for {len(prompts)} prompts"
+            raise ConfigError(got, "one per prompt", f"check {name}")
     tasks = []
-    for place, (prompt, form, name) in enumerate(zip(prompts, schemas, names, strict=True)):
-        tasks.append(_Task(place, str(name), as_messages(prompt), form, _json_schema_of(form)))
+    for place, (prompt, form, name) in enumerate(zip(prompts, schemas, ids, strict=True)):
+        is_schema = isinstance(form, type) and hasattr(form, "model_json_schema")
+        if form is not None and not is_schema:
+            right = "a pydantic BaseModel class (or one per prompt)"
+            raise ConfigError(f"schema {form!r}", right, "write class Verdict(BaseModel): ...")
+        tasks.append(_Task(place, str(name), as_messages(prompt), form))
     return tasks
+
+
+@lru_cache(maxsize=4096)
+def _json_schema(schema: Any) -> dict[str, Any]:
+    return schema.model_json_schema()
 
 
 @dataclass
 class _Job:
-    """The state of one ``ask``; ``keep_cut``: a text cut at its limit is an answer."""
+    """The state of one ``ask``.
+
+    ``keep_cut``: a text cut at its limit is an answer. ``stopped_by``: why nobody is asked any
+    more. ``unusable``: replies to schemas, until the first that can be used.
+    """
 
     endpoint: Endpoint
     tasks: list[_Task]
@@ -171,14 +191,12 @@ class _Job:
     digest: str = ""
     keys: Keys | None = None
     replies: dict[int, Reply] = field(default_factory=dict)  # by place
-    over: Exception | None = None  # why nobody is asked any more
+    stopped_by: Exception | None = None
     bar: Any = None
     cut_prompt_said: bool = False
-    unusable: float = 0  # replies to schemas, until the first that can be read
-
-    def __post_init__(self) -> None:
-        self.lock = threading.RLock()
-        self.stopped = threading.Event()
+    unusable: float = 0
+    lock: Any = field(default_factory=threading.RLock)
+    stopped: threading.Event = field(default_factory=threading.Event)
 
     # -- from the cassette
 
@@ -187,9 +205,11 @@ class _Job:
         raised if strict.
         """
         missing = self._look_up(self.endpoint.pinned_digest)
+        if not missing:
+            return
         ids = [task.id for task in missing]
         error = self.cassette.miss(ids, self.endpoint.model, len(self.tasks))
-        if missing and strict:
+        if strict:
             raise error
         for task in missing:
             self._settle(task, self._reply(task, error))
@@ -199,12 +219,11 @@ class _Job:
         only.
         """
         endpoint = self.endpoint
-        name = (endpoint.provider, endpoint.name)
-        digest = self.cassette.choose_digest(*name, on_server)
+        digest = self.cassette.choose_digest(endpoint.provider, endpoint.name, on_server)
         if digest is None:
             return self.tasks
         self.digest = digest
-        self.keys = Keys(*name, digest, endpoint.options)
+        self.keys = Keys(endpoint.provider, endpoint.name, digest, endpoint.options)
         for task in self.tasks:
             task.key = self.keys.key(task.messages, task.json_schema)
         recorded = self.cassette.get(task.key for task in self.tasks)
@@ -212,12 +231,12 @@ class _Job:
         for task in self.tasks:
             answer = recorded.get(task.key)
             if answer is not None and (answer["ok"] or self.cassette.mode == "replay"):
-                self._settle(task, self._served(task, answer))
+                self._settle(task, self._recorded_reply(task, answer))
             else:
                 missing.append(task)
         return missing
 
-    def _served(self, task: _Task, answer: dict[str, Any]) -> Reply:
+    def _recorded_reply(self, task: _Task, answer: dict[str, Any]) -> Reply:
         """Rebuild a reply; a structured one is validated again, so that new validators hold for old
         replies.
         """
@@ -233,9 +252,9 @@ class _Job:
         elif answer["finish"] in CUT_SHORT and not self.keep_cut:
             what = "the recorded reply was cut off"
             error = self.endpoint.fail("truncated", what, raw=answer["raw"])
-        kept = {name: answer[name] for name in _KEPT}
-        kept["usage"] = Usage.from_dict(answer["usage"])
-        return self._reply(task, error, parsed=parsed, cached=True, **kept)
+        facts = {name: answer[name] for name in _RECORDED}
+        usage = Usage.from_dict(answer["usage"])
+        return self._reply(task, error, parsed=parsed, cached=True, usage=usage, **facts)
 
     # -- from the server
 
@@ -243,20 +262,18 @@ class _Job:
         """Serve what is recorded, ask for the rest in some threads, and settle every task."""
         from tqdm.auto import tqdm
 
-        # None: shown in a terminal
-        hidden = (len(self.tasks) < _BAR_FROM or None) if progress is None else not progress
-        # None: a bar below another one goes when it is done
-        bar_options = {
-            "desc": self.step or "ask",
-            "unit": "prompt",
-            "disable": hidden,
-            "leave": None,
-        }
-        with tqdm(total=len(self.tasks), **bar_options) as self.bar:
+        hidden = None  # shown in a terminal
+        if progress is not None:
+            hidden = not progress
+        elif len(self.tasks) < _BAR_FROM:
+            hidden = True
+        # leave=None: a bar below another one goes when it is done
+        bar_options = {"desc": self.step or "ask", "unit": "prompt", "leave": None}
+        with tqdm(total=len(self.tasks), disable=hidden, **bar_options) as self.bar:
             try:
                 self._ask_missing(concurrency)
             except KeyboardInterrupt:
-                self.stop(self.endpoint.fail("interrupted", "not answered yet"))
+                self.stop(self.endpoint.fail("interrupted", _NOT_YET))
                 kept = "in .replies"
                 if self.cassette is not None:
                     kept = f"recorded on {self.cassette.path.name}, run again to go on"
@@ -276,62 +293,59 @@ class _Job:
         else:
             missing = self._look_up(on_server)
             if missing and on_server is not None:
-                name = (endpoint.provider, endpoint.name)
-                self.cassette.register(*name, self.digest, endpoint.version)
+                version = endpoint.version
+                self.cassette.register(endpoint.provider, endpoint.name, self.digest, version)
         if endpoint.dead is None and missing:
             self._work_through(deque(missing), concurrency)
             self._check_model()
-        if self.over is not None and not isinstance(self.over, CallError):
-            raise self.over  # a full disk ends the run
+        if self.stopped_by is not None:
+            if not isinstance(self.stopped_by, CallError):
+                raise self.stopped_by  # a full disk ends the run
+            log.warning("%s", self.stopped_by)
         for task in missing:
             if task.place not in self.replies:
-                self._settle(task, self._reply(task, self.over or endpoint.dead))
-        if self.over is not None:
-            log.warning("%s", self.over)
+                self._settle(task, self._reply(task, self.stopped_by or endpoint.dead))
 
     def _work_through(self, queue: deque[_Task], concurrency: int) -> None:
         """Ask in threads, which end with the process: a call under way holds nobody up."""
-        count = min(concurrency, len(queue))
         threads = []
-        for _ in range(count):
-            work = threading.Thread(target=self._work, args=(queue,), daemon=True)
-            threads.append(work)
-            work.start()
-        for work in threads:
-            while work.is_alive():
-                work.join(1.0)  # with a limit, or Ctrl-C waits for it on Windows
+        for _ in range(min(concurrency, len(queue))):
+            thread = threading.Thread(target=self._work, args=(queue,), daemon=True)
+            threads.append(thread)
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(1.0)  # with a limit, or Ctrl-C waits for it on Windows
                 if self.cassette is not None:
                     self.cassette.renew()
 
     def _work(self, queue: deque[_Task]) -> None:
         """Ask for one reply after the other, until there is none, or the server is gone."""
         try:
-            while self.over is None and self.endpoint.dead is None:
+            while self.stopped_by is None and self.endpoint.dead is None:
                 task = queue.popleft()
-                if self.keys is not None and not self.cassette.claim(task.key):
-                    self._take_from_others(task, queue)
-                elif (reply := self._asked(task)) is not None:
-                    self._finish(task, reply)
+                if self.keys is None or self.cassette.claim(task.key):
+                    self._ask(task)
+                elif not self._is_recorded_by_others(task):
+                    queue.append(task)  # under way there: to be looked at again
+                    self.stopped.wait(0.05)
         except IndexError:
             return  # the queue is empty
         except Exception as error:  # of the cassette, on a full disk
             self.stop(error)
 
-    def _take_from_others(self, task: _Task, queue: deque[_Task]) -> None:
-        """Take the reply that an equal prompt or another process has recorded, or look again
-        later.
-        """
+    def _is_recorded_by_others(self, task: _Task) -> bool:
+        """Take the reply that an equal prompt or another process has recorded, if there is one."""
         answer = self.cassette.get([task.key]).get(task.key)
-        if answer is not None and answer["ok"]:
-            self._settle(task, self._served(task, answer))
-        else:
-            queue.append(task)
-            self.stopped.wait(0.05)
+        if answer is None or not answer["ok"]:
+            return False
+        self._settle(task, self._recorded_reply(task, answer))
+        return True
 
     def stop(self, reason: Exception) -> None:
         """Ask for nothing more, and let go of what is under way."""
         with self.lock:
-            self.over = self.over or reason
+            self.stopped_by = self.stopped_by or reason
         self.stopped.set()
         self.endpoint.let_go()
 
@@ -344,10 +358,10 @@ class _Job:
             return  # away, or the model was deleted
         if not endpoint.found or now == endpoint.found:
             if self.cassette is not None:
-                self.cassette.confirm(task.key for task in self.tasks if task.attempts)
+                self.cassette.confirm(endpoint.provider, endpoint.name, self.digest)
             return
-        what = f"digest {endpoint.found[:12]}, now {now[:12] or 'not told'}"
-        what = f"the model was replaced under its name in mid-run: {what}"
+        what = "the model was replaced under its name in mid-run: "
+        what += f"digest {endpoint.found[:12]}, now {now[:12] or 'not told'}"
         do = "pull the old one again, or run again with a new cassette file"
         error = endpoint.fail("digest", what, do=do)
         log.warning("%s", error)
@@ -355,11 +369,11 @@ class _Job:
             if task.attempts:
                 self._settle(task, self._reply(task, error))
         if self.cassette is not None:
-            self.cassette.withdraw(task.key for task in self.tasks if task.attempts)
+            self.cassette.withdraw(endpoint.provider, endpoint.name)
 
-    def _asked(self, task: _Task) -> Reply | None:
-        """Ask for one reply, and again where that may help; None where the server is to be asked
-        no more.
+    def _ask(self, task: _Task) -> None:
+        """Ask for one reply, and again where that may help; settle it, unless its server is gone
+        for every prompt.
         """
         pause = wait_random_exponential(self.backoff_s, max=_LONGEST_PAUSE_S)
 
@@ -371,32 +385,31 @@ class _Job:
         settings = {"sleep": self.stopped.wait, "reraise": True}
         endpoint = self.endpoint
         try:
-            reply = Retrying(retry=self._again, wait=wait, **settings)(self._attempt, task)
+            reply = Retrying(retry=self._may_help, wait=wait, **settings)(self._attempt, task)
         except CallError as error:
-            if error.kind not in HOST_FAILURES:
-                return self._reply(task, error)
-            endpoint.dead = endpoint.dead or error
-            return None
+            if error.kind in HOST_FAILURES:
+                endpoint.dead = endpoint.dead or error
+                return
+            reply = self._reply(task, error)
         except Exception as unnamed:  # of a validator, for instance
-            said = f"{type(unnamed).__name__} while it was read: {unnamed}"
-            return self._reply(task, endpoint.fail("unusable", said))
-        if not endpoint.answered:
-            endpoint.answered = endpoint.spoke = True
-            endpoint.loaded()
-        return reply
+            what = f"{type(unnamed).__name__} while it was read: {unnamed}"
+            reply = self._reply(task, endpoint.fail("unusable", what))
+        self._finish(task, reply)
 
-    def _again(self, state: RetryCallState) -> bool:
+    def _may_help(self, state: RetryCallState) -> bool:
         """Whether another try may help."""
         error = state.outcome.exception()  # type: ignore[union-attr]
         if not isinstance(error, CallError) or error.kind not in TRANSIENT:
             return False
-        if self.over is not None or self.endpoint.dead is not None:
+        if self.stopped_by is not None or self.endpoint.dead is not None:
             return False
         if error.kind == "busy":
             return state.seconds_since_start + (error.retry_after or 0) <= self.patience_s
         if error.kind == "down":
             return self.endpoint.spoke and state.seconds_since_start <= OUTAGE_S
-        retries = min(1, self.retries) if error.kind == "timeout" else self.retries
+        retries = self.retries
+        if error.kind == "timeout":
+            retries = min(1, retries)
         return state.attempt_number <= retries
 
     def _attempt(self, task: _Task) -> Reply:
@@ -404,15 +417,22 @@ class _Job:
         back.
         """
         messages = task.messages
-        schema = _sent_schema(task.schema)
         is_repair = False
-        while self.over is None:
+        while self.stopped_by is None:
+            schema = None
+            if task.schema is not None:
+                # Fields in their order, in which a model must write them (a reason before its
+                # verdict).
+                schema = task.schema.model_json_schema()
             task.attempts += 1
             received = self.endpoint.call(messages, schema)
-            task.spent += received.usage
+            task.usage += received.usage
             self._check_count(messages, received)
             parsed, text, problem = self._judge(received, task.schema)
             if not problem:
+                if not self.endpoint.answered:
+                    self.endpoint.answered = self.endpoint.spoke = True
+                    self.endpoint.loaded()
                 facts = {"raw": received.text, "finish": received.finish}
                 return self._reply(task, text=text, parsed=parsed, **facts)
             if is_repair:
@@ -421,17 +441,19 @@ class _Job:
                 raise self.endpoint.fail(kind, what, raw=received.text)
             is_repair = task.repaired = True
             messages = _repair_messages(messages, received.text, problem, task.json_schema)
-        raise self.endpoint.fail("interrupted", "not answered yet")
+        raise self.endpoint.fail("interrupted", _NOT_YET)
 
     def _check_count(self, messages: list[dict], received: Received) -> None:
         """Say once where a server counts far fewer tokens than a prompt has."""
-        sent = estimate_tokens("".join(str(message["content"]) for message in messages))
+        texts = [str(message["content"]) for message in messages]
+        estimate = estimate_tokens("".join(texts))
         counted = received.usage.prompt_tokens
-        if counted and sent > _LONG and counted < sent / 2 and not self.cut_prompt_said:
+        is_far_fewer = 0 < counted < estimate / 2
+        if is_far_fewer and estimate > _LONG_PROMPT and not self.cut_prompt_said:
             self.cut_prompt_said = True
             do = "give num_ctx, and name a model of Ollama ollama:NAME"
             what = "%s counted %d tokens of a prompt of about %d, and may have cut it: %s"
-            log.warning(what, self.endpoint.model, counted, sent, do)
+            log.warning(what, self.endpoint.model, counted, estimate, do)
 
     def _judge(self, received: Received, schema: Any) -> tuple[Any, str, str]:
         """Judge one reply: as ``read_reply``; CallError where it cannot even be repaired."""
@@ -440,21 +462,22 @@ class _Job:
         if problem := _broken(received, endpoint.num_ctx):
             kind, what = problem
             raise endpoint.fail(kind, what, raw=text)
-        if schema is not None and is_json(text):
-            return read_reply(text, schema)  # a whole value, and white space up to the limit
-        if received.finish in CUT_SHORT and not (self.keep_cut and schema is None):
+        if received.finish in CUT_SHORT:
             what = self._cut_off(received)
-            if schema is None:
+            if schema is not None:
+                return read_reply(text, schema, cut_off=what)
+            if not self.keep_cut:
                 raise endpoint.fail("truncated", what, raw=text)
-            return None, "", what
-        said = without_thinking(text)
-        if not said:
+        answer = without_thinking(text)
+        if not answer:
             what = "an empty answer"
-            if said is None or received.thinking.strip():
+            if answer is None or received.thinking.strip():
                 what = "nothing but thinking, no answer after it"
             do = "raise num_predict, or switch thinking off (reasoning=False)"
             raise endpoint.fail("unusable", what, raw=text or received.thinking, do=do)
-        return (None, said, "") if schema is None else read_reply(text, schema)
+        if schema is not None:
+            return read_reply(text, schema)
+        return None, answer, ""
 
     def _cut_off(self, received: Received) -> str:
         limits = f"num_predict={self.endpoint.num_predict}, num_ctx={self.endpoint.num_ctx}"
@@ -471,8 +494,8 @@ class _Job:
             "model": self.endpoint.model,
             "digest": self.digest,
             "key": task.key,
-            "usage": task.spent,
-            "seconds": task.spent.seconds,
+            "usage": task.usage,
+            "seconds": task.usage.seconds,
             "repairs": int(task.repaired),
             "attempts": task.attempts,
         }
@@ -485,29 +508,29 @@ class _Job:
     def _finish(self, task: _Task, reply: Reply) -> None:
         """Record a reply that was just made, then settle it."""
         with self.lock:
-            if self.over is not None:
+            if self.stopped_by is not None:
                 return
             if self.keys is not None:
                 request = self.keys.request(task.messages, task.json_schema)
-                facts = {"step": self.step, "prompt_id": task.id}
-                facts["sure"] = not self.endpoint.found
-                if not self.cassette.put(task.key, request, _to_answer(reply), **facts):
+                answer = _to_answer(reply)
+                about = {"step": self.step, "prompt_id": task.id}
+                if not self.cassette.put(task.key, request, answer, **about):
                     # Another process was first: its answer stays, and is what a replay will give.
-                    reply = self._served(task, self.cassette.get([task.key])[task.key])
+                    answer = self.cassette.get([task.key])[task.key]
+                    reply = self._recorded_reply(task, answer)
             self._settle(task, reply)
-            self._count_unusable(task, reply)
+            if task.schema is not None:
+                self._count_unusable(reply)
 
-    def _count_unusable(self, task: _Task, reply: Reply) -> None:
+    def _count_unusable(self, reply: Reply) -> None:
         """End a run where none of the first labels can be read: the others would not be either."""
-        if task.schema is None:
-            return
         if reply.ok:
             self.unusable = -math.inf
         elif reply.error.kind in ("unusable", "truncated"):
             self.unusable += 1
-        if self.unusable == _MOST_UNUSABLE and not reply.ok:
-            what = f"none of the first {_MOST_UNUSABLE} replies could be read. The last: "
-            self.stop(self.endpoint.fail(reply.error.kind, what + str(reply.error)))
+            if self.unusable == _MOST_UNUSABLE:
+                what = f"none of the first {_MOST_UNUSABLE} replies could be read. The last: "
+                self.stop(self.endpoint.fail(reply.error.kind, what + str(reply.error)))
 
     def _settle(self, task: _Task, reply: Reply) -> None:
         if self.bar is not None and task.place not in self.replies:
@@ -516,10 +539,13 @@ class _Job:
 
     def all_replies(self) -> list[Reply]:
         """Return one reply per prompt, a failure of kind ``interrupted`` where there is none."""
-        late = self.endpoint.fail("interrupted", "not answered yet")
         with self.lock:
-            done = dict(self.replies)
-        return [done.get(n) or self._reply(task, late) for n, task in enumerate(self.tasks)]
+            settled = dict(self.replies)
+        for task in self.tasks:
+            if task.place not in settled:
+                late = self.endpoint.fail("interrupted", _NOT_YET)
+                settled[task.place] = self._reply(task, late)
+        return [settled[task.place] for task in self.tasks]
 
 
 def _broken(received: Received, num_ctx: int | None) -> tuple[str, str] | None:
@@ -538,29 +564,28 @@ def _broken(received: Received, num_ctx: int | None) -> tuple[str, str] | None:
     return None
 
 
+def _repeats(text: str) -> bool:
+    """Whether a text ends in one piece, over and over; white space counts."""
+    pieces = (text[-size:] for size in range(1, _LOOP_PIECE + 1))
+    return bool(text) and any(text.endswith(piece * _LOOP_TIMES) for piece in pieces)
+
+
 def _to_answer(reply: Reply) -> dict[str, Any]:
     """Return what is stored of a reply; what the key says already (model, options ...) is not
     repeated.
     """
-    answer = {name: getattr(reply, name) for name in ("ok", *_KEPT)}
-    answer |= {"usage": reply.usage.to_dict(), "error": None}
+    answer = {name: getattr(reply, name) for name in ("ok", *_RECORDED)}
+    answer["usage"] = reply.usage.to_dict()
+    answer["error"] = None
     if reply.error is not None:
-        stored = reply.error.without_address()
+        error = reply.error.without_address()
         names = ("kind", "got", "expected", "do", "status")
-        answer["error"] = {name: getattr(stored, name) for name in names}
+        answer["error"] = {name: getattr(error, name) for name in names}
     return answer
 
 
-def _repeats(text: str) -> bool:
-    """Whether a text ends in one piece of at most 400 characters, over and over; white space
-    counts.
-    """
-    sizes = range(1, 401)
-    return bool(text) and any(text.endswith(text[-size:] * _LOOP_TIMES) for size in sizes)
-
-
 def _repair_messages(
-    messages: Sequence[dict], written: str, problem: str, json_schema: str
+    messages: Sequence[dict], written: str, problem: str, json_schema: dict | None
 ) -> list[dict]:
     """Build the one second try: the conversation so far (a long draft in part), what was wrong, and
     the schema.
@@ -571,28 +596,6 @@ def _repair_messages(
         f"Your last message cannot be used: {problem}.\n"
         "Answer the same task again. Write one complete JSON value that fits the JSON schema "
         "below, and nothing before "
-        f"or after it.\n\nJSON schema:\n{json_schema}"
+        f"or after it.\n\nJSON schema:\n{canonical(json_schema)}"
     )
     return [*messages, {"role": "assistant", "content": written}, {"role": "user", "content": ask}]
-
-
-def _json_schema_of(schema: Any) -> str:
-    """Return the schema as canonical JSON text, for the key; "" for None."""
-    if schema is None:
-        return ""
-    if isinstance(schema, type) and hasattr(schema, "model_json_schema"):
-        return _schema_text(schema)
-    right = "a pydantic BaseModel class (or one per prompt)"
-    raise ConfigError(f"schema {schema!r}", right, "write class Verdict(BaseModel): ...")
-
-
-@lru_cache(maxsize=4096)
-def _schema_text(schema: Any) -> str:
-    return canonical_schema(schema.model_json_schema())
-
-
-def _sent_schema(schema: Any) -> dict[str, Any] | None:
-    """Return the schema that goes to the server: fields in their order, in which a model must write
-    them (a reason before its verdict).
-    """
-    return None if schema is None else schema.model_json_schema()

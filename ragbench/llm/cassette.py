@@ -24,7 +24,6 @@ from typing import IO, Any
 
 from ragbench.errors import DataError, check_known
 from ragbench.llm.failures import CallError, failure
-from ragbench.llm.structured import canonical_schema
 from ragbench.paths import written_whole
 
 log = logging.getLogger("ragbench.llm")
@@ -60,12 +59,15 @@ _CLAIM = (
     "WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = :key AND json_extract(answer, '$.ok')) "
     "ON CONFLICT (key) DO UPDATE SET owner = :owner, until = :until WHERE until < :now"
 )
-# Replies whose digest nobody has confirmed keep their claim: to be taken out, or confirmed.
-_UNSURE = "DELETE FROM replies WHERE provider = ? AND model = ? AND key IN (SELECT key FROM claims)"
-_ANSWERED = "(SELECT 1 FROM replies WHERE replies.key = claims.key AND ok = 1)"
-_SURE = (
-    "DELETE FROM claims WHERE EXISTS "
-    "(SELECT 1 FROM replies WHERE replies.key = claims.key AND provider = ? AND model = ? AND digest = ?)"
+# An answer keeps its claim until the digest that it is recorded under is confirmed: who reads of a
+# model that was replaced can take out what nobody has confirmed.
+_ANSWERED = "EXISTS (SELECT 1 FROM replies WHERE replies.key = claims.key AND ok = 1)"
+_CONFIRM = (
+    "DELETE FROM claims WHERE EXISTS (SELECT 1 FROM replies "
+    "WHERE replies.key = claims.key AND provider = ? AND model = ? AND digest = ?)"
+)
+_WITHDRAW = (
+    "DELETE FROM replies WHERE provider = ? AND model = ? AND key IN (SELECT key FROM claims)"
 )
 CLAIM_S = 10.0  # a claim holds so long after its process was last heard of
 _WAIT_S = 60.0
@@ -89,7 +91,9 @@ def _plain(value: Any) -> Any:
         return int(value)
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
 
 
 class Keys:
@@ -112,17 +116,18 @@ class Keys:
         }
         self._base = hashlib.sha256(f"{FORMAT}\n{_ENCODER.encode(self.who)}\n".encode())
 
-    def key(self, messages: Sequence[dict], schema: str = "") -> str:
-        """Return the sha256 (hex) for these messages and this schema (its canonical JSON text, or
-        "").
-        """
+    def key(self, messages: Sequence[dict], schema: Mapping[str, Any] | None = None) -> str:
+        """Return the sha256 (hex) for these messages and this JSON schema."""
+        schema_text = "" if schema is None else _ENCODER.encode(schema)
         hashed = self._base.copy()
-        hashed.update(f"{canonical(messages)}\n{schema}".encode("utf-8", "surrogatepass"))
+        hashed.update(f"{canonical(messages)}\n{schema_text}".encode("utf-8", "surrogatepass"))
         return hashed.hexdigest()
 
-    def request(self, messages: Sequence[dict], schema: str = "") -> str:
+    def request(self, messages: Sequence[dict], schema: Mapping[str, Any] | None = None) -> str:
         """Return the request as stored: all that the key was made of."""
-        whole = {**self.who, "messages": messages, "schema": json.loads(schema) if schema else None}
+        if schema is not None:
+            schema = json.loads(_ENCODER.encode(schema))  # its names sorted
+        whole = {**self.who, "messages": messages, "schema": schema}
         return json.dumps(whole, separators=(",", ":"))
 
 
@@ -131,16 +136,18 @@ def _checksum(text: str) -> str:
 
 
 def _keys_of(request: Mapping[str, Any]) -> Keys:
-    return Keys(*(request[name] for name in ("provider", "model", "digest", "options")))
+    return Keys(request["provider"], request["model"], request["digest"], request["options"])
 
 
 def _problem(key: str, request: Mapping[str, Any], answer: str, noted: str) -> str:
     """Say what is wrong with a row: its key against its request, its answer against its checksum;
     "" for nothing.
     """
-    if _keys_of(request).key(request["messages"], canonical_schema(request["schema"])) != key:
+    if _keys_of(request).key(request["messages"], request["schema"]) != key:
         return "the key does not belong to the request"
-    return "" if _checksum(answer) == noted else "the answer was changed after recording"
+    if _checksum(answer) != noted:
+        return "the answer was changed after recording"
+    return ""
 
 
 # -- the file
@@ -267,14 +274,13 @@ class Cassette:
         recording = self.mode == "record" and bool(on_server)
         if not recorded or on_server in recorded:
             if recording:
-                with contextlib.suppress(DataError):  # a file that cannot be written is read
-                    self._write(_SURE, (provider, model, on_server))
+                self.confirm(provider, model, on_server)
             return on_server
-        unsaid = not on_server or recorded == [""]  # there is nothing to compare
-        if len(recorded) == 1 and unsaid:
+        nothing_to_compare = not on_server or recorded == [""]
+        if len(recorded) == 1 and nothing_to_compare:
             return recorded[0]
         if recording:
-            self._write(_UNSURE, (provider, model))
+            self.withdraw(provider, model)
         shown = " and ".join(digest[:12] for digest in recorded)
         what = f"two digests under one name: {self.path.name} was recorded with {shown}"
         if on_server is not None:
@@ -307,22 +313,20 @@ class Cassette:
 
     def release(self) -> None:
         """Give up what this process has claimed and not answered."""
-        self._claimed(f"DELETE FROM claims WHERE owner = :owner AND NOT EXISTS {_ANSWERED}")
-
-    def confirm(self, keys: Iterable[str]) -> None:
-        """Say that these replies are of the digest that they are recorded under."""
-        chosen = "key IN (SELECT value FROM json_each(?))"
-        with contextlib.suppress(DataError):  # on a full disk the next process does it
-            self._write(f"DELETE FROM claims WHERE {chosen}", (json.dumps(list(keys)),))
+        self._claimed(f"DELETE FROM claims WHERE owner = :owner AND NOT {_ANSWERED}")
 
     def _claimed(self, sql: str) -> None:
         with contextlib.suppress(DataError):  # on a full disk claims run out by themselves
             self._write(sql, {"owner": self._owner, "until": time.time() + CLAIM_S})
 
-    def withdraw(self, keys: Iterable[str]) -> None:
-        """Take replies out again."""
-        for key in keys:
-            self._write("DELETE FROM replies WHERE key = ?", (key,))
+    def confirm(self, provider: str, model: str, digest: str) -> None:
+        """Say that the server still has this digest: what is recorded under it is its own."""
+        with contextlib.suppress(DataError):  # on a full disk the next process does it
+            self._write(_CONFIRM, (provider, model, digest))
+
+    def withdraw(self, provider: str, model: str) -> None:
+        """Take out again what nobody has confirmed: the model was replaced under its name."""
+        self._write(_WITHDRAW, (provider, model))
 
     def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the recorded answers (and failures: ``ok`` False) by key. DataError for a reply
@@ -349,31 +353,29 @@ class Cassette:
         *,
         step: str = "",
         prompt_id: str = "",
-        sure: bool = True,
         recorded_at: str = "",
     ) -> bool:
         """Record one answer or failure; False when an answer to this key was there (it stays).
 
         ``key`` and ``request`` are from ``Keys``; ``answer`` holds ``ok``, ``text``, ``usage`` ...
-        An answer that is not ``sure`` to be of its digest keeps its claim until `confirm`.
         """
-        request_body = json.loads(request)
+        body = json.loads(request)
         text = json.dumps(answer, separators=(",", ":"))
         when = recorded_at or datetime.now(UTC).isoformat(timespec="seconds")
-        names = (request_body["provider"], request_body["model"], request_body["digest"])
-        row = (key, answer["ok"], step, prompt_id, *names, request, text, _checksum(text), when)
-        recorded = self._write(_INSERT, row) == 1
-        if sure or not answer["ok"]:
-            self.confirm([key])
-        return recorded
+        about = (step, prompt_id, body["provider"], body["model"], body["digest"])
+        row = (key, answer["ok"], *about, request, text, _checksum(text), when)
+        is_new = self._write(_INSERT, row) == 1
+        if not answer["ok"]:
+            self._write("DELETE FROM claims WHERE key = ?", (key,))  # to be asked again
+        return is_new
 
     def miss(self, ids: Sequence[str], model: str, of: int) -> CallError:
         """Build the error for prompts that are not on the cassette, in replay mode."""
-        shown = ", ".join(map(repr, ids[:5]))
+        shown = ", ".join(repr(name) for name in ids[:5])
         if len(ids) > 5:
             shown += f" and {len(ids) - 5} more"
-        detail = f"{len(ids)} of {of} prompts are not on {self.path.name}: prompt {shown}"
-        return failure("miss", detail, "", model, do=self._how_to_record())
+        what = f"{len(ids)} of {of} prompts are not on {self.path.name}: prompt {shown}"
+        return failure("miss", what, "", model, do=self._how_to_record())
 
     def _how_to_record(self) -> str:
         command = self.command or "and the same command again"
@@ -390,11 +392,13 @@ class Cassette:
         with written_whole(path) as part, _lines(part, "w") as out:
             for row in self._each(f"SELECT {', '.join(_COLUMNS)} FROM replies ORDER BY key"):
                 record: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
-                if keys is None or record["key"] in keys:
-                    record["ok"] = bool(record["ok"])
-                    record |= {name: json.loads(record[name]) for name in ("request", "answer")}
-                    out.write((json.dumps(record) + "\n").encode())
-                    written += 1
+                if keys is not None and record["key"] not in keys:
+                    continue
+                record["ok"] = bool(record["ok"])
+                record["request"] = json.loads(record["request"])
+                record["answer"] = json.loads(record["answer"])
+                out.write(f"{json.dumps(record)}\n".encode())
+                written += 1
         return written
 
     def import_(self, path: str | os.PathLike[str]) -> int:
@@ -419,16 +423,15 @@ class Cassette:
     def _take_over(self, record: dict[str, Any]) -> bool:
         """Write one exported line; whether it was new. ValueError for a damaged one."""
         key = record["key"]
-        request_body = record["request"]
-        text = json.dumps(record["answer"], separators=(",", ":"))
-        if problem := _problem(key, request_body, text, record["checksum"]):
+        body = record["request"]
+        answer = record["answer"]
+        text = json.dumps(answer, separators=(",", ":"))
+        if problem := _problem(key, body, text, record["checksum"]):
             raise ValueError(problem)
-        self.register(request_body["provider"], request_body["model"], request_body["digest"])
-        request = _keys_of(request_body).request(
-            request_body["messages"], canonical_schema(request_body["schema"])
-        )
-        facts = {name: record[name] for name in ("step", "prompt_id", "recorded_at")}
-        return self.put(key, request, record["answer"], **facts)
+        self.register(body["provider"], body["model"], body["digest"])
+        request = _keys_of(body).request(body["messages"], body["schema"])
+        about = {name: record[name] for name in ("step", "prompt_id", "recorded_at")}
+        return self.put(key, request, answer, **about)
 
     def verify(self) -> list[str]:
         """Check the file, every key against its request, every answer against its checksum; list

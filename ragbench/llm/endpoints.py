@@ -15,10 +15,9 @@ import re
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-import httpx
 import ollama
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import convert_to_messages
@@ -27,20 +26,13 @@ from langsmith import tracing_context
 
 from ragbench.errors import ConfigError
 from ragbench.llm.cassette import Cassette
-from ragbench.llm.context import Transport
-from ragbench.llm.failures import (
-    CallError,
-    failure,
-    from_exception,
-    printable,
-    secret_strings,
-    without_secrets,
-)
-from ragbench.llm.models import DEADLINE_S, chat_model, full_name, ollama_settings
+from ragbench.llm.failures import CallError, failure, from_exception, printable, sounds_secret
+from ragbench.llm.models import DEADLINE_S, chat_model
 from ragbench.llm.reply import Usage
+from ragbench.llm.wire import OllamaServer, Transport
 
 log = logging.getLogger("ragbench.llm")
-_ASK_S = 10.0  # for what is asked beside the prompts
+_KEY_CHARS = 12  # shorter ones are ordinary words: "test", "not-needed"
 TRACING_VARIABLE = "RAGBENCH_TRACING"  # set: LangSmith may trace what `ask` sends
 _NO_TEMPLATE = "{{ .Prompt }}"  # what Ollama makes of a model file without one
 
@@ -52,7 +44,7 @@ class Received:
     text: str = ""
     thinking: str = ""
     finish: str = ""
-    usage: Usage = field(default_factory=lambda: _usage(None, None, 0.0, 0.0))
+    usage: Usage = Usage(calls=1, uncounted=1)  # noqa: RUF009 - it is frozen
 
 
 def _usage(read: int | None, written: int | None, *seconds: float) -> Usage:
@@ -64,17 +56,28 @@ def _usage(read: int | None, written: int | None, *seconds: float) -> Usage:
 class Endpoint:
     """Any LangChain chat model, by its ``invoke``: its own client, options and time limits apply.
 
-    ``options`` is all that can change a reply, apart from messages and schema: the call and the
-    cassette's key are made of it. The rest is what one `ask` finds out about the server.
+    Attributes
+    ----------
+    chat : the LangChain chat model.
+    provider, name, host : who answers, and where.
+    options : all that can change a reply, apart from messages and schema: the call and the
+        cassette's key are made of it.
+    num_ctx, num_predict, deadline_s : its limits, where they are known.
+    pinned_digest : of the weights, as the user says.
+    secrets : strings that no message may show.
+
+    What one `ask` finds out about the server: ``found`` (the digest of the weights), ``dead`` (why
+    it is not asked any more), ``spoke`` (whether it has said anything), ``answered`` (whether its
+    model has), ``version``, and ``weights`` (number of parameters and quantisation).
     """
 
-    found: str | None = None  # the digest of the weights
-    dead: CallError | None = None  # why it is not asked any more
-    spoke = False  # whether the server has said anything
-    answered = False  # whether its model has
+    found: str | None = None
+    dead: CallError | None = None
+    spoke = False
+    answered = False
+    version = ""
+    weights = ""
     concurrency = 4  # calls under way at once, where the caller names no number
-    version = ""  # of the server
-    weights = ""  # number of parameters and quantisation
     wire: Transport | None = None
 
     def __init__(self, chat: Any, deadline_s: float | None = None) -> None:
@@ -83,15 +86,22 @@ class Endpoint:
         self.provider = type(chat).__name__
         with contextlib.suppress(Exception):
             self.provider = str(chat.asdict()["_type"])
-        named = getattr(chat, "model_name", None) or getattr(chat, "model", None)
-        self.name = named if isinstance(named, str) else type(chat).__name__
+        self.name = type(chat).__name__
+        name_of_model = getattr(chat, "model_name", None) or getattr(chat, "model", None)
+        if isinstance(name_of_model, str):
+            self.name = name_of_model
         self.host = ""
         self.num_ctx: int | None = fields.get("num_ctx")
         self.num_predict = fields.get("num_predict") or fields.get("max_tokens")
         self.deadline_s = deadline_s or fields.get("deadline_s") or DEADLINE_S
         self.pinned_digest = fields.get("digest")
-        self.secrets = secret_strings(fields)
-        self.options = _plain_options(fields)
+        self.secrets = _secret_strings(fields)
+        self.options = self._options_of(fields)
+
+    def _options_of(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        plain = {name: value for name, value in fields.items() if _is_plain(value)}
+        plain = {name: value for name, value in plain.items() if not _NO_OPTION.search(name)}
+        return _without_secrets(plain)
 
     @property
     def model(self) -> str:
@@ -141,7 +151,9 @@ class Endpoint:
             with contextlib.suppress(NotImplementedError, TypeError, ValueError, AttributeError):
                 chat = chat.with_structured_output(schema, include_raw=True)
         message = chat.invoke(convert_to_messages(messages))
-        return _received(message["raw"] if isinstance(message, dict) else message)
+        if isinstance(message, dict):  # of a structured output: beside what was made of it
+            message = message["raw"]
+        return _received(message)
 
     def let_go(self) -> None:
         """Break off the calls under way."""
@@ -163,9 +175,12 @@ class Endpoint:
     def row(self) -> dict[str, Any]:
         """Return what a row says of it."""
         options = {**self.options, **self.options.get("options", {})}
+        digest = self.found
+        if digest == "":
+            digest = "not told"
         return {
             "model": self.model,
-            "digest": "not told" if self.found == "" else self.found,
+            "digest": digest,
             "num_ctx": self.num_ctx,
             "temperature": options.get("temperature"),
             "seed": options.get("seed"),
@@ -179,30 +194,30 @@ class Endpoint:
         """Return any exception as a CallError."""
         if isinstance(error, CallError):
             return error
-        kind, said, status = from_exception(error)
+        kind, words, status = from_exception(error)
         headers = getattr(getattr(error, "response", None), "headers", {})
-        wait = None
+        retry_after = None
         with contextlib.suppress(ValueError):
-            wait = float(headers.get("retry-after", ""))
+            retry_after = float(headers.get("retry-after", ""))
         if kind == "timeout":
-            said = f"not finished after {self.deadline_s:g} s"
-        if wait is not None and kind == "busy":
-            said += f" (Retry-After: {wait:g} s)"
-        return self.fail(kind, said, status=status, retry_after=wait)
+            words = f"not finished after {self.deadline_s:g} s"
+        if kind == "busy" and retry_after is not None:
+            words += f" (Retry-After: {retry_after:g} s)"
+        return self.fail(kind, words, status=status, retry_after=retry_after)
 
 
 def _received(message: Any) -> Received:
     """Take in a message of LangChain's."""
-    meta = message.response_metadata or {}
+    facts = message.response_metadata or {}
     counts = message.usage_metadata or {}
     text = str(message.text)
-    if not text and getattr(message, "tool_calls", None):
-        text = json.dumps(message.tool_calls[0]["args"], ensure_ascii=False)
-    reasons = [meta.get(name) for name in ("finish_reason", "stop_reason", "done_reason")]
-    thinking = str((message.additional_kwargs or {}).get("reasoning_content") or "")
-    finish = str(next(filter(None, reasons), "stop"))
-    used = _usage(counts.get("input_tokens"), counts.get("output_tokens"), 0.0, 0.0)
-    return Received(text, thinking, finish, used)
+    tool_calls = getattr(message, "tool_calls", None)
+    if not text and tool_calls:
+        text = json.dumps(tool_calls[0]["args"], ensure_ascii=False)
+    thinking = (message.additional_kwargs or {}).get("reasoning_content")
+    finish = facts.get("finish_reason") or facts.get("stop_reason") or facts.get("done_reason")
+    usage = _usage(counts.get("input_tokens"), counts.get("output_tokens"), 0.0, 0.0)
+    return Received(text, str(thinking or ""), str(finish or "stop"), usage)
 
 
 def _set_fields(chat: Any, names: Iterable[str]) -> dict[str, Any]:
@@ -219,105 +234,103 @@ class _OllamaEndpoint(Endpoint):
     def __init__(self, chat: Any, deadline_s: float | None = None) -> None:
         super().__init__(chat, deadline_s)
         self.provider = "ollama"
-        self.name = full_name(chat.model)
+        self.name = OllamaServer.full_name(chat.model)
         own = {**(chat.client_kwargs or {}), **(chat.sync_client_kwargs or {})}
-        self.host, settings = ollama_settings(chat.base_url, own, self.deadline_s)
-        self.wire = settings["transport"]
-        self.client = ollama.Client(self.host, **settings)
-        self._web = httpx.Client(base_url=self.host, **settings | {"timeout": _ASK_S})
-        self.options = _set_fields(chat, ("format", "logprobs", "top_logprobs"))
-        self.options["options"] = _set_fields(chat, ollama.Options.model_fields)
-        if chat.reasoning is not None:
-            self.options["think"] = chat.reasoning
-        self._is_bounded = False  # whether num_predict is the step's, not one that the model names
-        self._overruled = ""  # the option that its Modelfile has a value for
-        self._counts_cached = False  # by the server, and not counted again
+        self.server = OllamaServer(chat.base_url, timeout_s=self.deadline_s, settings=own)
+        self.host = self.server.address
+        self.wire = self.server.wire
+        self._bound_is_the_steps = False  # num_predict: the model names none
+        self._modelfile_has_bound = False
+        self._counts_cached = False  # tokens in the server's cache are not counted again
+
+    def _options_of(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        options = _set_fields(self.chat, ("format", "logprobs", "top_logprobs"))
+        options["options"] = _set_fields(self.chat, ollama.Options.model_fields)
+        if self.chat.reasoning is not None:
+            options["think"] = self.chat.reasoning
+        return options
 
     def limit(self, num_predict: int) -> None:
         if self.num_predict is None:
-            self._is_bounded = True
+            self._bound_is_the_steps = True
             self.num_predict = num_predict
             self.options["options"]["num_predict"] = num_predict
-
-    def _say(self, path: str, **body: Any) -> dict[str, Any]:
-        """Ask the server something beside the prompts."""
-        response = self._web.request("POST" if body else "GET", path, json=body or None)
-        self.spoke = True
-        if response.status_code >= 300:
-            raise ollama.ResponseError(response.text, response.status_code)
-        return response.json()
 
     def digest(self) -> str:
         if self.pinned_digest is not None:
             return self.pinned_digest
-        entries = {full_name(one["model"]): one for one in self._say("/api/tags")["models"]}
-        if self.name not in entries:
-            served = ", ".join(sorted(entries)) or "none"
-            raise self.fail("no_model", f"the server does not have this model; it has: {served}")
-        entry = entries[self.name]
-        elsewhere = entry.get("remote_host")
-        if elsewhere and not getattr(self.chat, "cloud", False):
-            what = f"it is a name for a model at {elsewhere}, which would get the prompts"
-            raise self.fail("no_model", what, do="pass cloud=True if that is meant")
+        listed = self.server.models()
+        self.spoke = True
+        if self.name not in listed:
+            names = ", ".join(sorted(listed)) or "none"
+            raise self.fail("no_model", f"the server does not have this model; it has: {names}")
+        entry = listed[self.name]
         details = entry.get("details") or {}
-        facts = (
-            details.get("parameter_size"),
-            details.get("quantization_level"),
-            elsewhere and f"run at {elsewhere}",
-        )
+        facts = [details.get("parameter_size"), details.get("quantization_level")]
+        if remote_host := entry.get("remote_host"):
+            if not getattr(self.chat, "cloud", False):
+                what = f"it is a name for a model at {remote_host}, which would get the prompts"
+                raise self.fail("no_model", what, do="pass cloud=True if that is meant")
+            facts.append(f"run at {remote_host}")
         self.weights = printable(", ".join(filter(None, facts)))
         return printable(entry.get("digest", "").removeprefix("sha256:"))
 
     def check(self) -> None:
         try:
-            self.version = str(self._say("/api/version").get("version", ""))
-            shown = self._say("/api/show", model=self.name)
+            self.version = str(self.server.say("/api/version").get("version", ""))
+            shown = self.server.say("/api/show", model=self.name)
         except Exception:
             return  # the prompts tell
+        self.spoke = True
         numbers = [int(number) for number in re.findall(r"\d+", self.version)[:2]]
         self._counts_cached = numbers >= [0, 30]
         if str(shown.get("template", "")).strip() == _NO_TEMPLATE:
             what = "%s has no chat template: prompts are sent as plain text; "
             log.warning(what + "write TEMPLATE into its Modelfile", self.model)
-        own = re.search(r"^num_predict\s+(-?\d+)", shown.get("parameters") or "", re.MULTILINE)
-        if self._is_bounded and own:
+        bound = re.search(r"^num_predict\s+(-?\d+)", shown.get("parameters") or "", re.MULTILINE)
+        if bound and self._bound_is_the_steps:
             # The key keeps the step's bound: with the digest, which stands for the Modelfile, it
             # says as much.
-            self._overruled = "num_predict"
-            self.num_predict = int(own[1])
+            self._modelfile_has_bound = True
+            self.num_predict = int(bound[1])
 
     def loaded(self) -> None:
         with contextlib.suppress(Exception):
-            running = {full_name(one["model"]): one for one in self._say("/api/ps")["models"]}
-            in_use = running[self.name].get("context_length")
-            if in_use and self.num_ctx and self.num_ctx > in_use:
+            window = self.server.models("/api/ps")[self.name].get("context_length")
+            if window and self.num_ctx and self.num_ctx > window:
                 what = "%s: num_ctx=%d, but Ollama lowers it to %d"
-                log.warning(what, self.model, self.num_ctx, in_use)
-            self.num_ctx = in_use or self.num_ctx
+                log.warning(what, self.model, self.num_ctx, window)
+            self.num_ctx = window or self.num_ctx
 
     def complete(self, messages: Sequence[dict], schema: dict | None) -> Received:
-        sampling = {**self.options["options"]}
-        sampling.pop(self._overruled, None)
+        sampling = dict(self.options["options"])
+        if self._modelfile_has_bound:
+            del sampling["num_predict"]
         settings = {**self.options, "options": sampling, "keep_alive": self.chat.keep_alive}
         if schema is not None:
             # A label has no room for thinking; models that cannot think take it too.
             settings = {"think": False, **settings, "format": schema}
-        got = Received()
-        parts = self.client.chat(self.chat.model, messages, stream=True, **settings)
+        received = Received()
+        parts = self.server.client.chat(self.chat.model, messages, stream=True, **settings)
         for part in parts:
-            got.text += part.message.content or ""
-            got.thinking += part.message.thinking or ""
+            received.text += part.message.content or ""
+            received.thinking += part.message.thinking or ""
             if part.done:
-                got.finish = part.done_reason or "stop"
-                # From 0.30 on it counts what its cache did not have: no number is better than a
-                # wrong one.
-                read = None if self._counts_cached else part.prompt_eval_count
-                seconds = (part.prompt_eval_duration or 0) / 1e9, (part.eval_duration or 0) / 1e9
-                got.usage = _usage(read, part.eval_count, *seconds)
+                received.finish = part.done_reason or "stop"
+                received.usage = self._usage_of(part)
                 break
         with contextlib.suppress(Exception):  # what comes after it is no part of the reply, but
             deque(parts, maxlen=0)  # a connection is kept where all of it was read
-        return got
+        return received
+
+    def _usage_of(self, last: ollama.ChatResponse) -> Usage:
+        prompt_tokens = last.prompt_eval_count
+        if self._counts_cached:
+            # It counts what its cache did not have: no number is better than a wrong one.
+            prompt_tokens = None
+        reading_s = (last.prompt_eval_duration or 0) / 1e9
+        writing_s = (last.eval_duration or 0) / 1e9
+        return _usage(prompt_tokens, last.eval_count, reading_s, writing_s)
 
 
 # Fields of ChatOpenAI that can change a reply; recordings have the limit of tokens as OpenAI does.
@@ -350,20 +363,25 @@ class _OpenAIEndpoint(Endpoint):
     def __init__(self, chat: Any, deadline_s: float | None = None) -> None:
         super().__init__(chat, deadline_s)
         self.provider = "openai"
-        if getattr(chat, "server", None) is not None:  # of `local`
+        self._local_server = getattr(chat, "server", None)
+        if self._local_server is not None:
             self.provider = "gguf"
             self.concurrency = 1
         self.host = str(chat.root_client.base_url).rstrip("/")
         self.wire = getattr(chat, "wire", None)
-        self.options = without_secrets(_set_fields(chat, _OPENAI) | (chat.model_kwargs or {}))
+
+    def _options_of(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        options = _set_fields(self.chat, _OPENAI) | (self.chat.model_kwargs or {})
+        options = _without_secrets(options)
         if self.num_predict is not None:
-            self.options["max_completion_tokens"] = self.num_predict
+            options["max_completion_tokens"] = self.num_predict
         if self.num_ctx:
-            self.options["num_ctx"] = self.num_ctx
+            options["num_ctx"] = self.num_ctx
+        return options
 
     def digest(self) -> str:
-        if self.provider == "gguf":  # the file's sha256
-            return self.chat.server.file.checked(self.pinned_digest)
+        if self._local_server is not None:  # the file's sha256
+            return self._local_server.digest(self.pinned_digest)
         return super().digest()
 
     def limit(self, num_predict: int) -> None:
@@ -428,18 +446,37 @@ _NO_OPTION = re.compile(
 )
 
 
-def _plain_options(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of a model's fields can change a reply."""
-    plain = {name: value for name, value in fields.items() if _is_plain(value)}
-    return without_secrets({k: v for k, v in plain.items() if not _NO_OPTION.search(k)})
-
-
 def _is_plain(value: Any) -> bool:
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
     return isinstance(value, bool | int | float | str)
+
+
+def _without_secrets(value: Any) -> Any:
+    """Leave out the entries of a mapping, at any depth, whose names sound like secrets."""
+    if isinstance(value, Mapping):
+        kept = {name: each for name, each in value.items() if not sounds_secret(str(name))}
+        return {name: _without_secrets(each) for name, each in kept.items()}
+    if isinstance(value, list | tuple):
+        return [_without_secrets(each) for each in value]
+    return value
+
+
+def _secret_strings(value: Any, name: str = "") -> set[str]:
+    """Collect keys from a model's fields: SecretStr, and texts under names that sound secret, in
+    headers and bodies too.
+    """
+    if isinstance(value, Mapping):
+        parts = [_secret_strings(part, str(inner)) for inner, part in value.items()]
+        return set().union(*parts)
+    if hasattr(value, "get_secret_value"):
+        value = value.get_secret_value()
+    elif not sounds_secret(name):
+        return set()
+    secret = str(value).split(" ", 1)[-1]  # without "Bearer"
+    return {secret} if len(secret) >= _KEY_CHARS else set()
 
 
 def model_facts(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from ragbench.errors import ModelError
@@ -120,24 +120,28 @@ def failure(
 
 # -- from a server's own signs to a kind
 
-# Exceptions of httpx, the clients and Python, by name: the client of OpenAI need not be installed.
-# The first that fits counts: a connection error of a client stands for a broken reply too.
-_BY_NAME = {
-    "broken": r"ProtocolError|\b(Read|Write|Close)Error|\bJSONDecodeError",
-    "down": r"\bConnect|\bgaierror",
-    "timeout": "Timeout",
-    "truncated": r"\bLengthFinishReasonError",
-    "unusable": r"\bUnicodeEncodeError",
-}
-_BY_STATUS = {401: "auth", 402: "auth", 403: "auth", 404: "no_model", 405: "down", 429: "busy"}
-_BY_STATUS |= {503: "busy"}
-# What an error's words say where its status does not; the first that fits counts.
-_BY_WORDS = {
-    "busy": "server busy|loading model|too many requests",
-    "no_model": "does not support chat",
-    "truncated": "context.?(length|size|window)|prompt is too long|input length exceeds"
-    "|token repeat limit",
-    "unusable": "must be of type|invalid (json schema|format|option)|response_format",
+# What each sign of a failure means; the first that fits counts. A sign is "HTTP 404: words of the
+# server", the words alone (an error inside a reply that began with 200), or the names of the
+# exceptions: those of OpenAI's client are not imported, which need not be installed.
+_SIGNS = {
+    "HTTP 429: .*(quota|billing)|HTTP 40[123]:": "auth",
+    "HTTP (429|503):": "busy",
+    "HTTP 404:": "no_model",
+    "HTTP 405:": "down",
+    "server busy|loading model|too many requests": "busy",
+    "does not support chat": "no_model",
+    "context.?(length|size|window)|prompt is too long|input length exceeds"
+    "|token repeat limit": "truncated",
+    "must be of type|invalid (json schema|format|option)|response_format": "unusable",
+    "HTTP 3": "down",
+    "HTTP 4": "unusable",
+    "HTTP 5": "server",
+    # a connection error of a client stands for a broken reply too
+    r"raised.*(ProtocolError|\b(Read|Write|Close)Error|\bJSONDecodeError)": "broken",
+    r"raised.*\b(Connect|gaierror)": "down",
+    "raised.*Timeout": "timeout",
+    "raised.*LengthFinishReasonError": "truncated",
+    "raised.*UnicodeEncodeError": "unusable",
 }
 
 
@@ -145,29 +149,36 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
     """Name the failure behind an exception of a client or a LangChain model: its kind, what it
     says, HTTP status.
     """
-    chain = [error]
-    while (cause := chain[-1].__cause__ or chain[-1].__context__) and cause not in chain:
-        chain.append(cause)
+    chain = _chain(error)
     body = getattr(error, "body", None) or getattr(error, "error", None) or str(error)
     words = _server_words(body) or type(error).__name__
     status = next(filter(None, map(_status, chain)), 0)
     if status < 0:  # an error inside a reply that began with 200
-        return _from_status(500, words), words, 0
+        return _kind(words), words, 0
     if status >= 300:
-        page = "a web page: " if words.lower().startswith(("<!doctype", "<html")) else ""
-        return _from_status(status, words), f"HTTP {status}: {page}{words}", status
-    return _from_names(chain, words)
-
-
-def _from_names(chain: list[BaseException], words: str) -> tuple[str, str, int]:
-    names = " ".join(type(link).__name__ for link in chain)
-    kind = next((kind for kind, pattern in _BY_NAME.items() if re.search(pattern, names)), "server")
+        is_page = words.lower().startswith(("<!doctype", "<html"))
+        shown = f"a web page: {words}" if is_page else words
+        return _kind(f"HTTP {status}: {words}"), f"HTTP {status}: {shown}", status
+    kind = _kind("raised " + " ".join(type(link).__name__ for link in chain))
     if kind == "broken":
         kind = "server"
         words = f"the reply broke off or is no JSON ({_one_line(str(chain[-1]))})"
     elif kind == "down":
         words = f"no connection ({words})"
     return kind, words, 0
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """Return an exception and those that it came of."""
+    chain = [error]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) and cause not in chain:
+        chain.append(cause)
+    return chain
+
+
+def _kind(sign: str) -> str:
+    kinds = (kind for words, kind in _SIGNS.items() if re.search(words, sign, re.IGNORECASE))
+    return next(kinds, "server")
 
 
 def _status(error: BaseException) -> int:
@@ -177,20 +188,6 @@ def _status(error: BaseException) -> int:
         if isinstance(status, int):
             return status
     return 0
-
-
-def _from_status(status: int, words: str) -> str:
-    if status == 429 and re.search("quota|billing", words, re.IGNORECASE):
-        return "auth"
-    usual = "unusable"
-    if status < 400:
-        usual = "down"
-    elif status >= 500:
-        usual = "server"
-    of_words = (
-        kind for kind, pattern in _BY_WORDS.items() if re.search(pattern, words, re.IGNORECASE)
-    )
-    return _BY_STATUS.get(status) or next(of_words, usual)
 
 
 def _server_words(body: Any) -> str:
@@ -206,7 +203,9 @@ def _server_words(body: Any) -> str:
 
 def _one_line(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= 300 else text[:297] + "..."
+    if len(text) > 300:
+        return text[:297] + "..."
+    return text
 
 
 # -- secrets
@@ -215,7 +214,6 @@ _SECRET_NAME = re.compile(
     r"(api|subscription|access|private).?key|authori[sz]ation|secret|password|credential|cookie|token$",
     re.IGNORECASE,
 )
-_KEY_CHARS = 12  # shorter ones are ordinary words: "test", "not-needed"
 # Error texts of servers repeat keys in part ("Incorrect API key provided: sk-ab***yz").
 _KEY_LIKE = re.compile(
     r"\bsk-[\w*.\-]{4,}|(?i:bearer)\s+[\w.~+/\-]{8,}=*|\bBasic\s+(?=\S*[A-Z0-9=])[\w+/]{4,}=*|(?<=//)[^/\s@]+(?=@)"
@@ -230,27 +228,6 @@ _CONTROLS = re.compile(
 def sounds_secret(name: str) -> bool:
     """Whether a field, header or variable of this name is likely to hold a secret."""
     return bool(_SECRET_NAME.search(name))
-
-
-def without_secrets(value: Any) -> Any:
-    """Leave out the entries of a mapping, at any depth, whose names sound like secrets."""
-    if isinstance(value, Mapping):
-        return {k: without_secrets(v) for k, v in value.items() if not sounds_secret(str(k))}
-    return [without_secrets(v) for v in value] if isinstance(value, list | tuple) else value
-
-
-def secret_strings(value: Any, name: str = "") -> set[str]:
-    """Collect keys from a model's fields: SecretStr, and texts under names that sound secret, in
-    headers and bodies too.
-    """
-    if isinstance(value, Mapping):
-        return set().union(*(secret_strings(part, str(inner)) for inner, part in value.items()))
-    if hasattr(value, "get_secret_value"):
-        value = value.get_secret_value()
-    elif not sounds_secret(name):
-        return set()
-    secret = str(value).split(" ", 1)[-1]  # without "Bearer"
-    return {secret} if len(secret) >= _KEY_CHARS else set()
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:

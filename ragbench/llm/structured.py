@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -73,11 +73,6 @@ def _after_drafts(text: str) -> str | None:
     return None if _BEGIN.search(answer) else answer
 
 
-def is_json(text: str) -> bool:
-    """Whether a text is one JSON object or array: a tag inside is a word of it."""
-    return _json_values(text)[:1] == [text.strip()]
-
-
 def _json_values(text: str) -> list[str]:
     """Return the outermost complete JSON objects and arrays in a text, as written, in order.
 
@@ -102,12 +97,18 @@ def _json_values(text: str) -> list[str]:
     return values
 
 
-def read_reply(text: str, schema: type) -> tuple[Any, str, str]:
+def read_reply(text: str, schema: type, cut_off: str = "") -> tuple[Any, str, str]:
     """Find the one JSON value that fits the pydantic model strictly (no ``"3"`` for 3).
 
-    Returns (object, its JSON text, "") or (None, "", what is wrong with it).
+    ``cut_off`` says that a reply ended at its limit: a whole value, with white space up to the
+    limit, counts all the same. Returns (object, its JSON text, "") or (None, "", what is wrong with
+    it).
     """
-    answer = text.strip() if is_json(text) else _after_drafts(text)
+    answer: str | None = text.strip()
+    if _json_values(text)[:1] != [answer]:  # else a tag inside is a word of it
+        if cut_off:
+            return None, "", cut_off
+        answer = _after_drafts(text)
     if answer is None:
         return None, "", "the thinking part was not finished, so there is no answer"
     problem = "there is no complete JSON value in it"
@@ -145,13 +146,6 @@ def _in_words(error: ValueError) -> str:
     return "; ".join(parts)
 
 
-def canonical_schema(schema: Mapping[str, Any] | None) -> str:
-    """Return a schema as canonical JSON text ("" for none)."""
-    if schema is None:
-        return ""
-    return json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
 @lru_cache(maxsize=1024)
 def label_schema(count: int, labels: tuple[str, ...], field: str = "labels") -> type:
     """Make the schema of a reply whose ``field`` lists exactly ``count`` of these labels, never
@@ -159,6 +153,7 @@ def label_schema(count: int, labels: tuple[str, ...], field: str = "labels") -> 
     """
     from pydantic import ConfigDict, Field, create_model
 
-    one = Literal[labels]  # type: ignore[valid-type]
-    exactly = (list[one], Field(min_length=count, max_length=count))  # type: ignore[valid-type]
-    return create_model(f"Labels{count}", __config__=ConfigDict(extra="forbid"), **{field: exactly})
+    label = Literal[labels]  # type: ignore[valid-type]
+    length = Field(min_length=count, max_length=count)
+    fields = {field: (list[label], length)}  # type: ignore[valid-type]
+    return create_model(f"Labels{count}", __config__=ConfigDict(extra="forbid"), **fields)

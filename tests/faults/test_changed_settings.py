@@ -13,7 +13,7 @@ from fake_ollama import FakeOllama, at_call, press_ctrl_c
 from ragbench.chunking import Chunk
 from ragbench.experiment import load_manifest, load_rows
 from ragbench.llm import Cassette
-from ragbench.llm.models import full_name
+from ragbench.llm.wire import OllamaServer
 from ragbench.prompts import fill_prompt, load_prompt
 
 PEOPLE = 8
@@ -30,7 +30,7 @@ def told(request) -> str:
 
 def stamp(model, options, prompt) -> str:
     digest = hashlib.sha256(prompt.encode()).hexdigest()
-    return f"{full_name(model)} {sorted(options.items())} {digest}"
+    return f"{OllamaServer.full_name(model)} {sorted(options.items())} {digest}"
 
 
 def halves(documents):

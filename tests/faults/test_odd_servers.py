@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from ragbench.errors import DataError, ModelError
 from ragbench.experiment import load_rows
 from ragbench.llm import Cassette, ask, asking, chat_model
-from ragbench.llm.context import Transport
+from ragbench.llm.wire import Transport
 from ragbench.records import Grade
 
 LIMITS = {"concurrency": 8, "retries": 0, "backoff_s": 0.01, "progress": False}

@@ -18,7 +18,7 @@ import ragbench as rb
 from ragbench.errors import ConfigError
 from ragbench.llm import CallError, Cassette, ask, chat_model, model_name
 from ragbench.llm.endpoints import endpoint_of
-from ragbench.llm.models import full_address
+from ragbench.llm.wire import full_address
 
 
 class Word(BaseModel):

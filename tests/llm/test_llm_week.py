@@ -28,8 +28,8 @@ from ragbench.doctor import checks
 from ragbench.embedding import OllamaEmbedder
 from ragbench.errors import ModelError
 from ragbench.llm import Cassette, Interrupted, Usage, ask, chat_model, model_facts, plan
-from ragbench.llm.context import Transport, _proxy_for
 from ragbench.llm.endpoints import TRACING_VARIABLE, endpoint_of
+from ragbench.llm.wire import Transport
 
 FAST = {"backoff_s": 0.01, "progress": False}
 
@@ -194,7 +194,15 @@ def test_a_server_that_counts_far_fewer_tokens_than_were_sent_is_said_once(fake,
 def test_loopback_is_asked_directly_and_others_by_the_environments_proxy(host, proxy, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://proxy:3128")
     monkeypatch.setenv("no_proxy", "inside,[::1]")
-    assert _proxy_for(httpx.URL(host)) == proxy
+    proxies = []
+
+    def transport(proxy, **_):
+        proxies.append(proxy)
+        return httpx.MockTransport(lambda request: httpx.Response(200))
+
+    monkeypatch.setattr(httpx, "HTTPTransport", transport)
+    httpx.Client(transport=Transport()).get(host)
+    assert proxies == [proxy]
 
 
 @pytest.mark.parametrize("what", ["chat", "embedding", "doctor"])

@@ -75,7 +75,7 @@ def one_error(model):
 @pytest.mark.live
 def test_a_bad_model_file_is_named_with_what_is_wrong(tmp_path):
     cut = tmp_path / "cut.gguf"
-    cut.write_bytes(local.smollm2().path.read_bytes()[:100_000])
+    cut.write_bytes(local.LocalServer(local.SMOLLM2, 0).path.read_bytes()[:100_000])
     text = tmp_path / "text.gguf"
     text.write_text("no model")
     assert f"llama.cpp cannot load {cut} (100000 bytes)" in one_error(chat_model(f"gguf:{cut}"))
@@ -104,19 +104,23 @@ def test_a_file_must_have_the_digest_it_is_asked_for_with(tmp_path):
 
 
 @pytest.mark.parametrize(("head", "said"), [(b"", 1), (b" tokenizer.chat_template", 0)])
-def test_a_model_file_without_a_chat_template_is_said(tmp_path, caplog, head, said):
+def test_a_model_file_without_a_chat_template_is_said(tmp_path, caplog, monkeypatch, head, said):
+    def refuse(*args, **kwargs):
+        raise AssertionError("started")
+
     file = tmp_path / "some.gguf"
     file.write_bytes(b"GGUF" + head)
-    assert local.gguf(str(file)).readable() == file
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.raises(AssertionError, match="started"):
+        local.LocalServer(file, NUM_CTX).port()
     assert caplog.text.count("some.gguf has no chat template") == said
 
 
 @pytest.mark.live
 def test_the_shipped_model_is_the_published_file_and_another_is_refused(tmp_path, monkeypatch):
     assert local.verify_smollm2().name == "SmolLM2-135M-Instruct.Q4_1.gguf"
-    other = tmp_path / "other.gguf"
-    other.write_bytes(b"GGUF")
-    monkeypatch.setattr(local, "smollm2", lambda: local.gguf(str(other)))
+    (tmp_path / "SmolLM2-135M-Instruct.Q4_1.gguf").write_bytes(b"GGUF")
+    monkeypatch.setattr(local, "package_folder", lambda name: tmp_path)
     with pytest.raises(CallError, match=f"not {local.SMOLLM2_SHA256}"):
         local.verify_smollm2()
     assert "has sha256" in one_error(chat_model("smollm2"))
@@ -136,7 +140,7 @@ def test_an_experiment_file_takes_the_names_and_a_path_of_its_own(tmp_path):
     path = tmp_path / "e.yaml"
     path.write_text(head + "generator: {a: smollm2, b: {use: 'gguf:models/some.gguf'}}\n")
     made = Experiment.from_yaml(path).generator
-    assert made["b"].server.file.path == tmp_path / "models" / "some.gguf"
+    assert made["b"].server.path == tmp_path / "models" / "some.gguf"
 
 
 # -- the child process
@@ -155,7 +159,7 @@ def test_the_child_imports_nothing_from_the_working_folder(tmp_path, monkeypatch
     for module in ("secrets", "json"):
         (tmp_path / f"{module}.py").write_text("open('ran', 'w')")
     monkeypatch.chdir(tmp_path)
-    server = local.server_for(local.smollm2(), 77)
+    server = local.LocalServer(local.SMOLLM2, 77)
     assert server.port()
     server.stop()
     assert not (tmp_path / "ran").exists()
@@ -171,7 +175,7 @@ def test_it_listens_on_loopback_alone_asks_for_its_key_and_tells_no_path():
     told = httpx.post(f"{at}/chat/completions", json=body, headers=key, trust_env=False)
     listed = httpx.get(f"{at}/models", headers=key, trust_env=False)
     assert told.json()["model"] == "SmolLM2-135M-Instruct.Q4_1"
-    assert str(server.file.path.parent) not in told.text + listed.text
+    assert str(server.path.parent) not in told.text + listed.text
     outside = socket.gethostbyname(socket.gethostname())
     if not outside.startswith("127."):
         with socket.socket() as other:
@@ -191,7 +195,7 @@ SCRIPT = """
 import json, os, signal, sys, time, urllib.request
 from ragbench.llm import local
 signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that run in the background have Ctrl-C ignored
-server = local.server_for(local.smollm2(), 2048)
+server = local.LocalServer.shared("smollm2", 2048)
 url = f"http://127.0.0.1:{server.port()}/v1/chat/completions"
 print(server.pid, flush=True)
 if sys.argv[1] != "end":
@@ -270,12 +274,12 @@ def test_record_then_replay_without_socket_file_or_package_gives_the_same_bytes(
 ):
     file = tmp_path / "copy.gguf"
     path = tmp_path / "live.sqlite"
-    shutil.copy(local.smollm2().path, file)
+    shutil.copy(local.LocalServer(local.SMOLLM2, 0).path, file)
     first = ask(
         chat_model(f"gguf:{file}", num_ctx=NUM_CTX), claims(3), schema=Verdict, cassette=path
     )
     assert {(reply.model, reply.digest) for reply in first} == {("gguf:copy", local.SMOLLM2_SHA256)}
-    local.server_for(local.gguf(str(file)), NUM_CTX).stop()
+    local.LocalServer.shared(file, NUM_CTX).stop()
     file.unlink()
 
     def refuse(*args, **kwargs):

@@ -4,6 +4,8 @@ full is no answer.
 
 from __future__ import annotations
 
+import json
+
 import httpx
 import pytest
 from fake_ollama import FakeOllama
@@ -94,3 +96,16 @@ def test_a_reply_without_bound_or_compressed_is_refused_and_not_read_to_its_end(
     reply = ask(chat_model("ollama:x", digest="d", client_kwargs=wire), ["p"], retries=0)[0]
     assert (reply.error.kind, words in str(reply.error)) == ("server", True)
     assert len(sent) < 70
+
+
+def test_a_server_below_a_path_is_asked_to_refuse_what_does_not_fit_too():
+    bodies = {}
+
+    def handle(request):
+        bodies[request.url.path] = b"".join(request.stream)
+        return httpx.Response(404)
+
+    wire = {"transport": httpx.MockTransport(handle)}
+    model = chat_model("ollama:x", host="http://h/ollama", digest="d", client_kwargs=wire)
+    ask(model, ["p"], retries=0)
+    assert json.loads(bodies["/ollama/api/chat"])["truncate"] is False

@@ -1,0 +1,320 @@
+"""The wire under the clients of Ollama and OpenAI: no prompt is cut in silence, no reply is
+endless, and a call under way can be let go.
+
+Ollama is asked to refuse a prompt that does not fit (``truncate: false``), which its client cannot
+say. A count proves little: from 0.30 on Ollama counts what its cache did not have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import math
+import os
+import socket
+import ssl
+import time
+import urllib.request
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import httpx
+import ollama
+
+from ragbench.errors import ConfigError
+
+MAX_BYTES = 64 * 2**20  # of one answer of a server; 100,000 tokens come in some 20 MB of stream
+OLLAMA_HOST = "http://localhost:11434"
+_CONNECT_S = 10.0
+_ASK_S = 10.0  # for what is asked beside the prompts
+_DEFAULT_WINDOW = 4096  # tokens of Ollama's window where a request names none
+_MOST_TOKENS_A_CHARACTER = 0.5  # a token has two characters at least
+
+
+def estimate_tokens(text: str) -> int:
+    """Estimate tokens: 4 ASCII characters or 1 other each. For English within a quarter of common
+    vocabularies.
+    """
+    ascii_count = len(text.encode("ascii", "ignore"))
+    return math.ceil(ascii_count / 4) + len(text) - ascii_count
+
+
+# -- one request
+
+
+class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """Under the clients of a model: completes requests, bounds replies in size and time.
+
+    ``verify`` is of httpx's transport, which is made at the first request: a proxy or certificate
+    that cannot be used troubles no replay. The timeout of a request holds
+    until the first byte of its reply, and from there to the last one. ``port`` gives that of a
+    server which is started at the first request.
+    """
+
+    def __init__(
+        self,
+        inner: httpx.BaseTransport | None = None,
+        *,
+        port: Callable[[], int] | None = None,
+        verify: Any = True,
+    ) -> None:
+        self._inner = inner
+        self._async: httpx.AsyncBaseTransport | None = None
+        self._port = port
+        self._verify = verify
+        self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request."""
+        self._complete(request, request.read())
+        if self._inner is None:
+            self._inner = _opened(httpx.HTTPTransport, request.url, self._verify)
+        request.extensions["trace"] = self._note_connection
+        response = self._inner.handle_request(request)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise httpx.RemoteProtocolError("a compressed reply, which was not asked for")
+        response.stream = _Bounded(response.stream, request.extensions["timeout"]["read"])
+        if response.status_code in (429, 503) and "/api/" in request.url.path:
+            # the client of Ollama drops the headers, and Retry-After with them
+            words = response.read().decode("utf-8", "replace")
+            raise httpx.HTTPStatusError(words, request=request, response=response)
+        is_json = response.headers.get("content-type", "").startswith("application/json")
+        if is_json and request.url.path.endswith("/chat/completions"):
+            content = _choice_first(response.read())
+            kept = {"headers": response.headers, "extensions": response.extensions}
+            response = httpx.Response(response.status_code, content=content, **kept)
+        return response
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request of ``ainvoke``; `ask` makes none."""
+        self._complete(request, await request.aread())
+        if self._async is None:
+            self._async = _opened(httpx.AsyncHTTPTransport, request.url, self._verify)
+        return await self._async.handle_async_request(request)
+
+    def _complete(self, request: httpx.Request, content: bytes) -> None:
+        """Add what its client cannot say to a request, and bound connecting."""
+        if self._port is not None:
+            request.url = request.url.copy_with(host="127.0.0.1", port=self._port())
+        if content:
+            content = _with_fields(request.url, content)
+            request.stream = httpx.ByteStream(content)
+            request.headers["content-length"] = str(len(content))
+        # a small compressed reply can be gigabytes
+        request.headers["accept-encoding"] = "identity"
+        timeout = request.extensions["timeout"]
+        timeout["connect"] = min(timeout["connect"] or math.inf, _CONNECT_S)
+
+    def _note_connection(self, event: str, details: dict[str, Any]) -> None:
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            self._connections.add(details["return_value"])
+
+    def abort(self) -> None:
+        """Break all connections: calls under way end, and the server stops writing."""
+        for connection in list(self._connections):
+            with contextlib.suppress(OSError):
+                connection.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._inner is not None:
+            self._inner.close()
+
+
+class _Bounded(httpx.SyncByteStream):
+    def __init__(self, stream: Any, seconds: float | None) -> None:
+        self._stream = stream
+        self._end = time.monotonic() + (seconds or math.inf)
+
+    def __iter__(self) -> Iterator[bytes]:
+        bytes_left = MAX_BYTES
+        for piece in self._stream:
+            bytes_left -= len(piece)
+            if bytes_left < 0:
+                raise httpx.RemoteProtocolError(f"a reply of more than {MAX_BYTES:,} bytes")
+            if time.monotonic() > self._end:
+                raise httpx.ReadTimeout("the deadline is over")
+            yield piece
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _with_fields(url: httpx.URL, content: bytes) -> bytes:
+    """Add what the clients cannot say to the body of a request."""
+    if url.path.endswith(("/api/chat", "/api/embed")):
+        body = json.loads(content)
+        body["truncate"] = False
+        if _may_fill_window(body):
+            # An answer ends at num_ctx. From Ollama 0.30 on this also switches the prompt cache
+            # off, so it is sent only where it can matter.
+            body["shift"] = False
+    elif url.path.endswith("/chat/completions") and url.host != "api.openai.com":
+        body = json.loads(content)
+        # The limit of tokens goes under its older name, which all servers but OpenAI's know;
+        # extra_body={"max_tokens": None} keeps the newer one.
+        if "max_completion_tokens" in body and "max_tokens" not in body:
+            body["max_tokens"] = body.pop("max_completion_tokens")
+        elif body.get("max_tokens", 0) is None:
+            del body["max_tokens"]
+    else:
+        return content
+    return json.dumps(body).encode()
+
+
+def _may_fill_window(body: Mapping[str, Any]) -> bool:
+    """Whether prompt and answer together could reach the window of Ollama's chat."""
+    options = body.get("options") or {}
+    num_predict = options.get("num_predict", -1)
+    characters = sum(len(str(message.get("content", ""))) for message in body.get("messages", ()))
+    if characters == 0:
+        return False
+    if num_predict < 0:  # as long as the model likes
+        return True
+    longest = characters * _MOST_TOKENS_A_CHARACTER + num_predict
+    return longest > options.get("num_ctx", _DEFAULT_WINDOW)
+
+
+def _choice_first(content: bytes) -> bytes:
+    """Put the choice with the lowest index first: LangChain takes the first of the list."""
+    try:
+        body = json.loads(content)
+        if len(body["choices"]) > 1:
+            body["choices"].sort(key=lambda choice: choice["index"])
+            return json.dumps(body).encode()
+    except (ValueError, LookupError, TypeError, RecursionError):
+        pass  # whoever reads it says what is wrong
+    return content
+
+
+# -- the way to a server
+
+
+def _proxy_for(url: httpx.URL) -> str | None:
+    """Return the proxy that the environment names for an address; this machine needs none."""
+    if url.host in ("localhost", "::1") or url.host.startswith("127."):
+        return None
+    if urllib.request.proxy_bypass(url.host):
+        return None
+    proxies = urllib.request.getproxies()
+    return proxies.get(url.scheme) or proxies.get("all")
+
+
+def _opened(kind: Any, url: httpx.URL, verify: Any) -> Any:
+    certificates = os.environ.get("SSL_CERT_FILE")
+    proxy = _proxy_for(url)
+    try:
+        if verify is True:
+            verify = _trusted(certificates)
+        limits = httpx.Limits(max_connections=None, keepalive_expiry=5.0)
+        return kind(limits=limits, verify=verify, proxy=proxy)
+    except (ImportError, OSError, ValueError) as error:  # a package for SOCKS, a certificate's file
+        what = f"proxy {proxy}, SSL_CERT_FILE {certificates}"
+        raise httpx.ConnectError(f"{type(error).__name__}: {error}; {what}") from None
+
+
+@functools.lru_cache(maxsize=4)
+def _trusted(file: str | None) -> ssl.SSLContext:
+    """Read the certificates that are trusted, once: it takes 40 ms."""
+    return httpx.create_ssl_context()
+
+
+def full_address(host: str, port: int, path: str = "") -> str:
+    """Complete an address such as "gpu1", ":11434" or "::1".
+
+    ``port`` and ``path`` are used where none is given (the port only without a scheme).
+    """
+    has_scheme = "//" in host
+    written = host
+    if not has_scheme:
+        if host.startswith(":") and host[1:].isdecimal():
+            written = f"127.0.0.1{host}"
+        elif host.count(":") > 1 and "[" not in host:
+            written = f"[{host}]"
+        written = f"http://{written}"
+    try:
+        url = httpx.URL(written)
+    except httpx.InvalidURL:
+        url = httpx.URL()
+    if not url.host or url.userinfo or url.scheme not in ("http", "https"):
+        expected = "an address such as http://localhost:11434, without user and password"
+        do = "check the spelling; a password goes into a header, see docs/models.md"
+        raise ConfigError(f"host={host.rsplit('@', 1)[-1]!r}", expected, do)
+    if not has_scheme and url.port is None:
+        url = url.copy_with(port=port)
+    if url.host in ("0.0.0.0", "::"):
+        url = url.copy_with(host="127.0.0.1")  # what a server binds to is not where it is reached
+    return f"{url.scheme}://{url.netloc.decode()}{url.path.rstrip('/') or path}"
+
+
+class OllamaServer:
+    """A server of Ollama, by one rule for chat, embedding and doctor.
+
+    This machine is asked directly, others as the environment's proxies say.
+
+    Parameters
+    ----------
+    host : its address; default ``OLLAMA_HOST``, else this machine.
+    timeout_s : seconds to wait for a reply of ``client``.
+    settings : of httpx (``headers``, ``verify``, ``transport``), which hold.
+    api_key : default ``OLLAMA_API_KEY``.
+
+    Attributes
+    ----------
+    address, settings : what every client of this server is made with.
+    client : the package ``ollama``'s, for prompts and vectors.
+    """
+
+    def __init__(
+        self,
+        host: str | None = None,
+        *,
+        timeout_s: float,
+        settings: Mapping[str, Any] | None = None,
+        api_key: str | None = None,
+    ) -> None:
+        self.address = full_address(host or os.environ.get("OLLAMA_HOST") or OLLAMA_HOST, 11434)
+        # A redirect's address would get the prompts, and every header but Authorization.
+        self.settings = {"follow_redirects": False, **(settings or {})}
+        headers = dict(self.settings.get("headers") or {})
+        api_key = api_key or os.environ.get("OLLAMA_API_KEY")
+        if api_key:
+            headers.setdefault("authorization", f"Bearer {api_key}")
+        self.wire = self.settings.get("transport")
+        if not isinstance(self.wire, Transport):
+            self.wire = Transport(self.wire, verify=self.settings.get("verify", True))
+        timeout = httpx.Timeout(timeout_s, connect=_CONNECT_S)
+        self.settings |= {"headers": headers, "transport": self.wire, "timeout": timeout}
+        self.client = ollama.Client(self.address, **self.settings)
+        beside = self.settings | {"timeout": min(timeout_s, _ASK_S)}
+        self._web = httpx.Client(base_url=self.address, **beside)
+
+    def say(self, path: str, **body: Any) -> dict[str, Any]:
+        """Ask for something beside the prompts, which the client does not hand on whole."""
+        response = self._web.request("POST" if body else "GET", path, json=body or None)
+        if response.status_code >= 300:
+            raise ollama.ResponseError(response.text, response.status_code)
+        return response.json()
+
+    def models(self, path: str = "/api/tags") -> dict[str, dict[str, Any]]:
+        """Return what the server says of its models (with ``/api/ps``: of those loaded), by their
+        full names.
+        """
+        listed = self.say(path)["models"]
+        return {self.full_name(entry["model"]): entry for entry in listed}
+
+    @staticmethod
+    def full_name(name: str) -> str:
+        """Return the name that Ollama lists for one.
+
+        >>> OllamaServer.full_name("registry.ollama.ai/library/SmolLM2")
+        'smollm2:latest'
+        >>> OllamaServer.full_name("host:5000/bge-m3")
+        'host:5000/bge-m3:latest'
+        """
+        short = name.casefold().removeprefix("registry.ollama.ai/").removeprefix("library/")
+        if ":" in short.rsplit("/", 1)[-1]:
+            return short
+        return f"{short}:latest"
