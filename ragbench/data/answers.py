@@ -156,11 +156,13 @@ def _read_cells(table: Table) -> list[str]:
 
 def _unnested(frame: pd.DataFrame) -> pd.DataFrame:
     """Lay out FlashRAG's column output, a mapping of what a run made of each question."""
-    if "output" not in frame or not all(isinstance(cell, Mapping) for cell in frame["output"]):
+    cells = frame.get("output", [None])
+    if not all(isinstance(cell, Mapping) for cell in cells):
         return frame
-    output_columns = pd.DataFrame(frame["output"].tolist(), index=frame.index, dtype=object)
     frame = frame.drop(columns="output")
-    return frame.join(output_columns[output_columns.columns.difference(frame.columns)])
+    inner = pd.DataFrame(list(cells), index=frame.index, dtype=object)
+    new = inner.columns.difference(frame.columns)
+    return frame.join(inner[new])
 
 
 def _identify(table: Table) -> None:

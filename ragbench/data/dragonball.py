@@ -117,13 +117,17 @@ def load_dragonball_answers(
     file = shared_file(path, "rageval", ANSWERS_FILE, name="the file of recorded answers", do=do)
     generator = file.name.split(".")[0].rsplit("_", 1)[-1]
 
-    def pair(row: dict, where: str) -> tuple[Question, Answer]:
-        question = _question(row, where)
-        passages = {"passages": tuple(row["prediction"]["references"])}
-        return question, Answer(question.id, row["prediction"]["content"], generator, meta=passages)
+    answers = []
 
-    pairs = each_record(file, read_jsonl(file), pair, lambda pair: pair[0].id)
-    return tuple(question for question, _ in pairs), tuple(answer for _, answer in pairs)
+    def read(row: dict, where: str) -> Question:
+        question = _question(row, where)
+        prediction = row["prediction"]
+        passages = {"passages": tuple(prediction["references"])}
+        answers.append(Answer(question.id, prediction["content"], generator, meta=passages))
+        return question
+
+    questions = each_record(file, read_jsonl(file), read)
+    return tuple(questions), tuple(answers)
 
 
 def _place(row: dict) -> dict:

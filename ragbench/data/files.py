@@ -167,11 +167,15 @@ def as_record(shape: type[Record], row: Any, where: str, add: str = "add it") ->
         fault = error.errors(include_url=False)[0]
     field = ".".join(map(str, fault["loc"])) or "the record"
     value = fault["input"]
+    expected = fault["msg"]
     if fault["type"] == "missing":
         got = f"{where}: no field {field!r} (it has {', '.join(map(repr, value))})"
-        raise DataError(got, fault["msg"], add.replace("{field}", field.rpartition(".")[2]))
-    shown = "empty" if not str(value).strip() else f"{value!r:.60}"
-    raise DataError(f"{where}: {field!r} is {shown}", fault["msg"], "correct that record")
+        name = field.rpartition(".")[2]
+        raise DataError(got, expected, add.replace("{field}", name))
+    shown = f"{value!r:.60}"
+    if not str(value).strip():
+        shown = "empty"
+    raise DataError(f"{where}: {field!r} is {shown}", expected, "correct that record")
 
 
 @functools.cache
@@ -222,8 +226,11 @@ def _repeats(path: str | Path, keys: Mapping[str, Any]) -> Iterator[DataError]:
     """Yield an error for each place whose key an earlier place has."""
     first: dict[Any, str] = {}
     for place, key in keys.items():
-        if key is not None and first.setdefault(key, place) != place:
-            got = f"{path}, {place}: {key!r} was there before ({first[key]})"
+        if key is None:
+            continue
+        before = first.setdefault(key, place)
+        if before != place:
+            got = f"{path}, {place}: {key!r} was there before ({before})"
             yield DataError(got, "each one once", "rename or remove one of the two")
 
 

@@ -121,10 +121,14 @@ def _of_subset(rows: Iterable[tuple[str, dict]]) -> Iterator[tuple[str, dict]]:
     subset = read_json(packaged_data("hotpotqa", "subset.json"))
     wanted = set(subset["ids"])
     for where, row in rows:
-        if row["_id"] in wanted:
-            titles = subset["paragraphs"].get(row["_id"])
-            context = [page for page in row["context"] if not titles or page[0] in titles]
-            yield where, {**row, "context": context}
+        name = row["_id"]
+        if name not in wanted:
+            continue
+        pages = row["context"]
+        titles = subset["paragraphs"].get(name)
+        if titles:
+            pages = [page for page in pages if page[0] in titles]
+        yield where, {**row, "context": pages}
 
 
 class _Asked(FileRecord):

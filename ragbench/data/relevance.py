@@ -5,7 +5,6 @@ A question's judgements are ``meta["relevant"]``: document id -> gain.
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -45,12 +44,12 @@ def load_beir(folder: str | Path, split: str = "test") -> Dataset:
     for judgement in _judgements(folder / "qrels" / f"{split}.tsv", queries, pages):
         judged[judgement.query][judgement.document] = judgement.gain
     questions = []
-    for query, gains in judged.items():
+    for name, gains in judged.items():
         relevant = tuple(document for document, gain in gains.items() if gain > 0)
         meta = {"relevant": gains, "doc_ids": relevant}
-        questions.append(Question(query, queries[query].text, "", meta=meta))
-    documents = tuple(Document(page.id, page.title or "", page.text) for page in pages.values())
-    return Dataset(folder.name, tuple(questions), documents, meta={"setting": "own"})
+        questions.append(Question(name, queries[name].text, "", meta=meta))
+    documents = [Document(name, page.title or "", page.text) for name, page in pages.items()]
+    return Dataset(folder.name, tuple(questions), tuple(documents), meta={"setting": "own"})
 
 
 def _texts(path: Path) -> dict[str, _Text]:
@@ -81,16 +80,17 @@ def judgements(data: Dataset) -> dict[str, dict[str, int]]:
     score compares them (`ragbench.text.layout.comparable`).
     """
     judged: dict[str, dict[str, int]] = {}
-    unnamed = []
+    unjudged = []
     for question in data.questions:
-        gains = question.meta.get("relevant") or question.meta.get("doc_ids", ())
+        meta = question.meta
+        gains = meta.get("relevant") or meta.get("doc_ids", ())
         if not isinstance(gains, Mapping):
             gains = dict.fromkeys(gains, 1)
         judged[question.id] = {as_id(name): gain for name, gain in gains.items()}
-        if question.meta.keys().isdisjoint(("relevant", "doc_ids")):
-            unnamed.append(question)
-    found = _documents_of_references(unnamed, data.documents)
-    return {name: gains for name, gains in (judged | found).items() if gains}
+        if "relevant" not in meta and "doc_ids" not in meta:
+            unjudged.append(question)
+    judged |= _documents_of_references(unjudged, data.documents)
+    return {name: gains for name, gains in judged.items() if gains}
 
 
 def _documents_of_references(
@@ -98,11 +98,13 @@ def _documents_of_references(
 ) -> dict[str, dict[str, int]]:
     """Return, of each question, the documents in which one of its references occurs."""
     references = [text for question in questions for text in question.references]
-    places = iter(holders(references, [document.text for document in documents]))
-    found = {}
+    texts = [document.text for document in documents]
+    places = dict(zip(references, holders(references, texts), strict=True))
+    found: dict[str, dict[str, int]] = {}
     for question in questions:
-        own = itertools.chain(*itertools.islice(places, len(question.references)))
-        found[question.id] = {documents[place].id: 1 for place in own}
+        found[question.id] = {}
+        for text in question.references:
+            found[question.id] |= {documents[place].id: 1 for place in places[text]}
     return found
 
 
@@ -116,14 +118,15 @@ def write_trec_run(
     """
     lines = []
     for query, hits in results.items():
-        names = (hit.chunk.doc_id if isinstance(hit, Hit) else hit for hit in hits)
+        names = [hit.chunk.doc_id if isinstance(hit, Hit) else hit for hit in hits]
         documents = list(dict.fromkeys(names))
         for rank, name in enumerate(documents, 1):
-            cells = (query, "Q0", name, rank, len(documents) - rank + 1, tag)
-            lines.append(" ".join(map(_trec_cell, cells)) + "\n")
+            score = len(documents) - rank + 1
+            cells = (query, "Q0", name, rank, score, tag)
+            lines.append(" ".join(map(_trec_cell, cells)))
     path = Path(path).expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(lines), encoding="utf-8")
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
 
 
@@ -155,7 +158,12 @@ def linked_questions(documents: Mapping[str, Iterable[Hashable]]) -> dict[str, i
     for question, own in documents.items():
         groups.add((question,))
         for document in own:
-            groups.add(("document", document))
-            groups.merge((question,), ("document", document))
+            node = ("document", document)
+            groups.add(node)
+            groups.merge((question,), node)
     numbers: dict[tuple, int] = {}
-    return {name: numbers.setdefault(groups[(name,)], len(numbers)) for name in documents}
+    clusters = {}
+    for question in documents:
+        root = groups[(question,)]
+        clusters[question] = numbers.setdefault(root, len(numbers))
+    return clusters

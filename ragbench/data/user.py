@@ -116,11 +116,12 @@ def load_questions(
 
 
 def _unaccepted_drafts(questions: Sequence[Question]) -> str:
-    drafts = [question for question in questions if "drafted_by" in question.meta]
-    accepted = sum(bool(question.meta.get("accepted_by")) for question in drafts)
-    if accepted == len(drafts):
+    drafts = [question.meta for question in questions if "drafted_by" in question.meta]
+    accepted = sum(bool(meta.get("accepted_by")) for meta in drafts)
+    left = len(drafts) - accepted
+    if not left:
         return ""
-    what = f"{len(drafts) - accepted} of {len(questions)} questions are a model's drafts"
+    what = f"{left} of {len(questions)} questions are a model's drafts"
     return f"{what}; accepted by a person: {accepted}"
 
 
@@ -139,7 +140,8 @@ def _read_questions(
     questions = _records(table, needed, lambda row, where: _question(row, where, by_title))
     if "id" in table.frame:
         return questions
-    repeats = table.frame[needed].map(lambda cell: " ".join(str(cell).split())).duplicated()
+    single_spaced = table.frame[needed].map(lambda cell: " ".join(str(cell).split()))
+    repeats = single_spaced.duplicated()
     if repeats.any():
         warnings.warn(
             f"{table.name}: {repeats.sum()} of {len(repeats)} rows repeat a question and its "
@@ -215,28 +217,27 @@ def _records(table: Table, needed: Sequence[str], make: Callable[[dict, str], An
     """Make a record of each row, with the values that JSON has: rows are written in it."""
     for field in needed:
         if field not in table.frame:
-            got = f"{table.name}: no field {field!r} (it has {', '.join(map(repr, table.frame))})"
+            there = ", ".join(map(repr, table.frame))
+            got = f"{table.name}: no field {field!r} (it has {there})"
             raise DataError(got, f"a column {field!r}", _ADD.replace("{field}", field))
-    return table.records(lambda row, where: make(_as_json(row), where))
+
+    def read(row: dict, where: str) -> Any:
+        if not all(isinstance(value, str) for value in row.values()):
+            row = json.loads(json.dumps(row, default=_for_json))
+        return make(row, where)
+
+    return table.records(read)
 
 
-def _of_json(value: Any) -> Any:
-    """Return what JSON has for a value that it has not, such as a date; rows are written in it."""
+def _for_json(value: Any) -> Any:
+    """Return what JSON has for a value that it has not, such as a date."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
-
-
-_JSON = json.JSONEncoder(default=_of_json)
-
-
-def _as_json(row: dict) -> dict:
-    if all(isinstance(value, str) for value in row.values()):
-        return row
-    return json.loads(_JSON.encode(row))
 
 
 def _name(row: Mapping[str, Any], where: str) -> str:
     """Return a record's id; without one its place: "line-3"."""
-    return as_id(row.get("id", where.rpartition(", ")[2].replace(" ", "-")))
+    place = where.rpartition(", ")[2]
+    return as_id(row.get("id", place.replace(" ", "-")))
 
 
 def _question(row: dict, where: str, by_title: Mapping[str, Document]) -> Question:
@@ -258,18 +259,20 @@ def _question(row: dict, where: str, by_title: Mapping[str, Document]) -> Questi
 
 def _document(row: dict, where: str) -> Document:
     title = str(row.get("title", _name(row, where)))
-    meta = {name: value for name, value in row.items() if name not in _DOCUMENT}
-    sentences = as_record(_Page, row, where).sentences
-    if sentences:
+    name = as_id(row.get("id", title))
+    meta = {field: value for field, value in row.items() if field not in _DOCUMENT}
+    sentences = []
+    for sentence in as_record(_Page, row, where).sentences:
         # They carry the space before them, as HotpotQA's do, so that joining them gives the text.
-        spaced = (text if text[0].isspace() else f" {text}" for text in sentences[1:])
-        sentences = (sentences[0], *spaced)
+        if sentences and not sentence[0].isspace():
+            sentence = f" {sentence}"
+        sentences.append(sentence)
     text = "".join(sentences) or as_record(_Text, row, where, _ADD).text
-    return Document(as_id(row.get("id", title)), title, text, sentences, meta)
+    return Document(name, title, text, tuple(sentences), meta)
 
 
 def _warn_of_no_references(name: str, questions: Sequence[Question]) -> None:
-    if any(q.references or "unanswerable" in q.kind.lower() for q in questions):
+    if any(question.references or _is_unanswerable(question) for question in questions):
         return
     columns = list(questions[0].meta)
     if columns:
@@ -279,6 +282,10 @@ def _warn_of_no_references(name: str, questions: Sequence[Question]) -> None:
             f"fields={{'references': {columns[0]!r}}}",
             stacklevel=3,
         )
+
+
+def _is_unanswerable(question: Question) -> bool:
+    return "unanswerable" in question.kind.lower()
 
 
 # Checks that loading does not make: is each question answerable from its own evidence?
@@ -354,7 +361,7 @@ def _absent_references(dataset: Dataset) -> dict[str, str]:
 
 def _evidence_problems(question: Question, min_documents: int) -> Iterator[Problem]:
     if not question.references:
-        if "unanswerable" not in question.kind.lower():
+        if not _is_unanswerable(question):
             do = "add references or supporting_facts"
             yield Problem(question.id, "no supporting text", do)
         return

@@ -6,7 +6,6 @@ results are agreement with the construction, never with people.
 
 from __future__ import annotations
 
-import itertools
 import re
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -81,10 +80,14 @@ def wikieval_pairs(rows: pd.DataFrame, dimension: Dimension) -> list[Pair]:
     relevance ``answer`` and ``poor_answer``, context relevance ``context_v1`` and ``context_v2``.
     """
     check_known("dimension", [dimension], DIMENSIONS)
-    nothing = [""] * len(rows)
-    texts = [rows[name].map(_text) if name else nothing for name in _COMPARED[dimension]]
-    cells = zip(rows["id"], rows["question"], *texts, strict=True)
-    return list(itertools.starmap(Pair, cells))
+    better, worse, context = _COMPARED[dimension]
+    pairs = []
+    for row in rows.to_dict("records"):
+        pair = Pair(row["id"], row["question"], _text(row[better]), _text(row[worse]))
+        if context:
+            pair = pair._replace(context=_text(row[context]))
+        pairs.append(pair)
+    return pairs
 
 
 def _text(value: str | tuple[str, ...]) -> str:

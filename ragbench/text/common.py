@@ -59,12 +59,13 @@ def _code_points(text: str) -> np.ndarray:
 
 @compiled(inline="always")
 def _slot(codes, at, q, mask):
-    h = np.uint64(0)
-    for i in range(at, at + q):
-        h = (h << np.uint64(11)) ^ (h >> np.uint64(53)) ^ np.uint64(codes[i])
-    h *= np.uint64(0x9E3779B97F4A7C15)
-    h >>= np.uint64(32)
-    return np.int64(h & np.uint64(mask))
+    hashed = np.uint64(0)
+    for place in range(at, at + q):
+        rotated = (hashed << np.uint64(11)) ^ (hashed >> np.uint64(53))
+        hashed = rotated ^ np.uint64(codes[place])
+    hashed *= np.uint64(0x9E3779B97F4A7C15)
+    hashed >>= np.uint64(32)
+    return np.int64(hashed & np.uint64(mask))
 
 
 @compiled()
@@ -82,17 +83,18 @@ def _scan(part, text, first, stop, q, best, mask, head, chain):
     """Best match length: ``best``, or that of a longer match in text[:stop] with a q-gram at or
     after ``first``.
     """
-    m = part.size
-    at = first
-    while at + q <= stop and best < m:
+    at = first  # a position in the text; p is one in the fact
+    while at + q <= stop and best < part.size:
         p = head[_slot(text, at, q, mask)]
         while p >= 0:
+            most = min(part.size - p, stop - at)
             right = 0
-            while p + right < m and at + right < stop and text[at + right] == part[p + right]:
+            while right < most and text[at + right] == part[p + right]:
                 right += 1
             if right >= q:
+                most = min(p, at)
                 left = 0
-                while left < p and left < at and text[at - left - 1] == part[p - left - 1]:
+                while left < most and text[at - left - 1] == part[p - left - 1]:
                     left += 1
                 best = max(best, left + right)
             p = chain[p]
@@ -155,10 +157,10 @@ def substring_lengths(parts: Sequence[str], text: str, cuts: np.ndarray) -> np.n
 
     ``cuts``: int64 (K,), ascending and at most the text's length.
     """
-    offsets = np.zeros(len(parts) + 1, np.int64)
-    np.cumsum([len(part) for part in parts], out=offsets[1:])
+    joined = _code_points("".join(parts))
+    offsets = np.cumsum([0, *map(len, parts)], dtype=np.int64)
     out = np.empty((len(parts), len(cuts)), np.int64)
-    _substrings(_code_points("".join(parts)), offsets, _code_points(text), cuts, out)
+    _substrings(joined, offsets, _code_points(text), cuts, out)
     return out
 
 

@@ -75,9 +75,12 @@ def _by_function_words(counts: Counter[str], words: int) -> str | None:
     totals = {}
     for language, function_words in _KNOWN.items():
         hits = [counts[word] for word in function_words if word in counts]
-        if len(hits) >= _LEAST_WORDS and sum(hits) > _LEAST_SHARE[language] * words:
-            totals[language] = sum(hits)
-    best = [language for language, total in totals.items() if total == max(totals.values())]
+        total = sum(hits)
+        is_enough = total > _LEAST_SHARE[language] * words
+        if is_enough and len(hits) >= _LEAST_WORDS:
+            totals[language] = total
+    most = max(totals.values(), default=0)
+    best = [language for language, total in totals.items() if total == most]
     return best[0] if len(best) == 1 else None
 
 

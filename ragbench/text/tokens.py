@@ -185,9 +185,10 @@ class TokenOffsets:
         for start in range(0, len(new), _BATCH):
             batch = new[start : start + _BATCH]
             for text, ends in zip(batch, self._tokenise(batch), strict=True):
+                offsets = np.fromiter(ends, np.int64)
                 # A normaliser that drops characters may leave offsets that step back; a prefix
                 # never does.
-                self._ends[text] = np.maximum.accumulate(np.fromiter(ends, np.int64))
+                self._ends[text] = np.maximum.accumulate(offsets)
 
     def warm_chunks(self, chunk_texts: Iterable[str]) -> None:
         """Tokenise retrieved chunks in the form that `joined_cutoffs` will ask for."""
