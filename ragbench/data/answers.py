@@ -125,8 +125,8 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     table = Table.of(source)
     table = table._replace(frame=_unnested(table.frame))
     aliases = _DEEPEVAL if _OF_DEEPEVAL.intersection(table.frame.columns) else COLUMNS
-    texts = ("answer", "context")
-    table = table.in_our_names(aliases, columns or {}, "columns", _LISTS, texts)
+    kept_empty = ("answer", "context")
+    table = table.in_our_names(aliases, columns or {}, "columns", _LISTS, kept_empty)
     repairs = _read_cells(table)
     _identify(table)
     table.frame.attrs = {"repairs": repairs}

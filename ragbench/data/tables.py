@@ -42,14 +42,15 @@ _WRITTEN_LIST = re.compile(rf"\s*\[[\s,]*(?:(?:{_ITEM})[\s,]*)*\]\s*", re.DOTALL
 
 
 class Table(NamedTuple):
-    """Rows, what the table and each row are called in messages, and whether it is a CSV, in which
-    lists are texts with || between them.
+    """Rows, and what the table and each row are called in messages.
+
+    In a CSV every cell is a text, and lists are texts with || between them.
     """
 
     name: str
     places: list[str]
     frame: pd.DataFrame
-    csv: bool = False
+    is_csv: bool = False
 
     @classmethod
     def of(cls, source: Any, name: str = "the table") -> Table:
@@ -57,22 +58,23 @@ class Table(NamedTuple):
         RAGChecker's JSON, or of what has ``to_pandas()``; ``name`` is what messages call them.
         """
         if isinstance(source, str | Path):
-            return _file(Path(source).expanduser())
-        if isinstance(source, Mapping) and "results" in source:
-            source = read_ragchecker(source, name)
-        if isinstance(source, RagResults):
-            source = source.results
-        if hasattr(source, "to_pandas"):
-            source = source.to_pandas()
-        if _has_fields(source):
-            source = [source]
-        if isinstance(source, Mapping):
-            source = _of_columns(source, name)
-        if not isinstance(source, Iterable):
-            raise _no_table(source, name)
-        if not isinstance(source, pd.DataFrame):
-            source = pd.DataFrame([_as_dict(row, name) for row in source], dtype=object)
-        frame = source.reset_index(drop=True)
+            return _read_file(Path(source).expanduser())
+        rows = source
+        if isinstance(rows, Mapping) and "results" in rows:
+            rows = read_ragchecker(rows, name)
+        if isinstance(rows, RagResults):
+            rows = rows.results
+        if hasattr(rows, "to_pandas"):
+            rows = rows.to_pandas()
+        if _has_fields(rows):
+            rows = [rows]
+        if isinstance(rows, Mapping):
+            rows = _frame_of_columns(rows, name)
+        if not isinstance(rows, Iterable):
+            raise _no_table(rows, name)
+        if not isinstance(rows, pd.DataFrame):
+            rows = pd.DataFrame([_as_dict(row, name) for row in rows], dtype=object)
+        frame = rows.reset_index(drop=True)
         return cls(name, [f"row {number}" for number in frame.index], frame)
 
     def records(
@@ -95,7 +97,7 @@ class Table(NamedTuple):
         columns: Mapping[str, str],
         option: str,
         lists: Sequence[str],
-        texts: Sequence[str],
+        kept_empty: Sequence[str],
     ) -> Table:
         """Return the table with its columns in our names.
 
@@ -106,7 +108,7 @@ class Table(NamedTuple):
             has our name without being meant becomes ``given_NAME``.
         option : what the user's names are called in messages.
         lists : our names of the columns in which a cell of a CSV may hold several texts.
-        texts : those whose empty cells in a CSV are texts; other empty ones are None.
+        kept_empty : those in which an empty cell of a CSV is an empty text; elsewhere it is None.
 
         DataError for a table without a row, for two columns that mean the same, and for a name that
         is not there.
@@ -114,24 +116,24 @@ class Table(NamedTuple):
         if self.frame.empty:
             do = "check that it was written completely"
             raise DataError(f"{self.name} holds no record", "at least one", do)
-        there = list(self.frame.columns.map(str))
+        heads = list(self.frame.columns.map(str))
         for ours, theirs in columns.items():
-            if theirs not in there:
+            if theirs not in heads:
                 got = f"{self.name}: {option} names the column {theirs!r} for {ours!r}"
                 do = f"correct {option}={{{ours!r}: {theirs!r}}}: our name first, then yours"
-                raise DataError(got, f"one of {', '.join(there)}", do)
-        names = _our_names(there, aliases, columns)
-        _check_once(self.name, there, names, option)
+                raise DataError(got, f"one of {', '.join(heads)}", do)
+        names = _our_names(heads, aliases, columns)
+        _check_once(self.name, heads, names, option)
         frame = self.frame.set_axis(names, axis=1)
-        if self.csv:
-            for name in frame.columns.drop(list(texts), errors="ignore"):
+        if self.is_csv:
+            for name in frame.columns.drop(list(kept_empty), errors="ignore"):
                 cells = [_csv_cell(cell, name in lists) for cell in frame[name]]
                 frame[name] = pd.Series(cells, dtype=object)
         return self._replace(frame=frame)
 
 
 def _our_names(
-    there: Iterable[str], aliases: Mapping[str, Sequence[str]], columns: Mapping[str, str]
+    heads: Iterable[str], aliases: Mapping[str, Sequence[str]], columns: Mapping[str, str]
 ) -> list[str]:
     """Return our name of each column, else its own."""
     own = {theirs: ours for ours, theirs in columns.items()}
@@ -139,22 +141,38 @@ def _our_names(
     for ours, others in aliases.items():
         recognised |= dict.fromkeys(others, ours)
     names = []
-    for column in there:
-        ours = own.get(column) or recognised.get(_simple_name(column), column)
-        if ours in columns and column not in own:
+    for head in heads:
+        ours = own.get(head) or recognised.get(_simple_name(head), head)
+        if ours in columns and head not in own:
             ours = f"given_{ours}"
         names.append(ours)
     return names
 
 
-def _check_once(table: str, there: Sequence[str], names: Sequence[str], option: str) -> None:
+def _check_once(table: str, heads: Sequence[str], names: Sequence[str], option: str) -> None:
     """Refuse two columns that have one name of ours."""
     for place, ours in enumerate(names):
         first = names.index(ours)
         if first < place:
-            got = f"{table}: the columns {there[first]!r} and {there[place]!r} both mean {ours!r}"
-            do = f"say which: {option}={{{ours!r}: {there[place]!r}}}"
+            second = heads[place]
+            got = f"{table}: the columns {heads[first]!r} and {second!r} both mean {ours!r}"
+            do = f"say which: {option}={{{ours!r}: {second!r}}}"
             raise DataError(got, "one of them", do)
+
+
+def _simple_name(column: str) -> str:
+    """Return a column's name without capitals, with "_" for spaces and hyphens: "Ground Truth" is
+    "ground_truth".
+    """
+    return re.sub(r"[\s-]+", "_", column.strip()).casefold()
+
+
+def _csv_cell(text: str, is_list: bool) -> Any:
+    if is_list and text.lstrip().startswith("["):
+        return read_list(text)
+    if is_list and "||" in text:
+        return [part.strip() for part in text.split("||") if part.strip()]
+    return text or None
 
 
 def is_missing(value: Any) -> bool:
@@ -173,7 +191,7 @@ def _plain(value: Any) -> Any:
     return None if is_missing(value) else value
 
 
-def _of_columns(columns: Mapping[str, Any], name: str) -> pd.DataFrame:
+def _frame_of_columns(columns: Mapping[str, Any], name: str) -> pd.DataFrame:
     """Return columns of one length as a frame; a single row is no table."""
     if any(isinstance(cells, str | bytes) for cells in columns.values()):
         raise _no_table(columns, name)
@@ -195,7 +213,7 @@ def _as_dict(row: Any, name: str) -> dict:
     if isinstance(row, Mapping):
         return dict(row)
     if isinstance(row, RagResult):
-        return _of_result(row)
+        return _result_row(row)
     if not _has_fields(row):
         raise _no_table(row, name)
     values = dict(row) if isinstance(row, BaseModel) else dataclasses.asdict(row)
@@ -210,7 +228,7 @@ def _no_table(source: Any, name: str) -> DataError:
     return DataError(f"{name}: a table as {type(source).__name__}", expected, do)
 
 
-def _of_result(result: RagResult) -> dict:
+def _result_row(result: RagResult) -> dict:
     row = {
         "question_id": result.id,
         "question": result.question,
@@ -223,7 +241,7 @@ def _of_result(result: RagResult) -> dict:
     return row
 
 
-def _file(path: Path) -> Table:
+def _read_file(path: Path) -> Table:
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
     if ending == ".json":
         return Table.of(read_json(path), str(path))
@@ -299,25 +317,11 @@ def _batch_rows(path: Path, head: Any) -> int:
     if cells > MAX_CELLS:
         got = f"{path} ({path.stat().st_size:,} bytes) unpacks to {cells:,} cells"
         raise DataError(got, f"at most {MAX_CELLS:,} cells", "split it into several files")
-    # No cell is longer than the group of rows that holds it.
-    groups = [head.row_group(number).total_byte_size for number in range(head.num_row_groups)]
-    rows = files.MAX_UNPACKED // max(groups, default=1)
+    largest = 1  # bytes of a group of rows: no cell is longer than the group that holds it
+    for number in range(head.num_row_groups):
+        largest = max(largest, head.row_group(number).total_byte_size)
+    rows = files.MAX_UNPACKED // largest
     return min(max(rows, 1), 1024)
-
-
-def _simple_name(column: str) -> str:
-    """Return a column's name without capitals, with "_" for spaces and hyphens: "Ground Truth" is
-    "ground_truth".
-    """
-    return re.sub(r"[\s-]+", "_", column.strip()).casefold()
-
-
-def _csv_cell(text: str, is_list: bool) -> Any:
-    if is_list and text.lstrip().startswith("["):
-        return read_list(text)
-    if is_list and "||" in text:
-        return [part.strip() for part in text.split("||") if part.strip()]
-    return text or None
 
 
 def read_list(value: Any) -> Any:

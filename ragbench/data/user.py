@@ -61,18 +61,18 @@ _WORD = re.compile(r"[^\W_]+")
 _Listed = BeforeValidator(read_list)
 
 
-class _Asked(FileRecord):
+class _QuestionFields(FileRecord):
     question: Filled
     answer: Annotated[Filled, OfWords]
     references: Annotated[tuple[Filled, ...], _Listed] = ()
     supporting_facts: Annotated[tuple[tuple[str, StrictInt], ...], _Listed] = ()
 
 
-class _Page(FileRecord):
+class _SentencesField(FileRecord):
     sentences: Annotated[tuple[Filled, ...], _Listed] = ()
 
 
-class _Text(FileRecord):
+class _TextField(FileRecord):
     text: Filled
 
 
@@ -102,17 +102,20 @@ def load_questions(
         raise ConfigError(f"limit={limit!r}", "at least 1, or None for all", "leave it out")
     check_known("name in fields (ours: theirs)", fields or {}, {**_QUESTION, **_DOCUMENT})
     meta = {"setting": "own"}
-    name = file = "mine"
+    file = Path("mine")
     if isinstance(questions, str | Path):
-        name = Path(questions).stem
-        file = meta["file"] = Path(questions).name
-    listed = () if documents is None else load_documents(documents, fields=fields)
-    records = _read_questions(questions, fields or {}, listed)[:limit]
-    _warn_of_no_references(file, records)
-    if drafts := _unaccepted_drafts(records):
+        file = Path(questions)
+        meta["file"] = file.name
+    pages: tuple[Document, ...] = ()
+    if documents is not None:
+        pages = load_documents(documents, fields=fields)
+    records = _read_questions(questions, fields or {}, pages)[:limit]
+    _warn_of_no_references(file.name, records)
+    drafts = _unaccepted_drafts(records)
+    if drafts:
         meta["drafts"] = drafts
-        warnings.warn(f"{file}: {drafts}", stacklevel=2)
-    return Dataset(name, tuple(records), listed, meta=meta)
+        warnings.warn(f"{file.name}: {drafts}", stacklevel=2)
+    return Dataset(file.stem, tuple(records), pages, meta=meta)
 
 
 def _unaccepted_drafts(questions: Sequence[Question]) -> str:
@@ -173,7 +176,7 @@ def load_documents(
     table = Table.of(path)
     own = dict(fields or {})
     if own.get("id") not in table.frame:
-        own.pop("id", None)  # it is the questions'
+        own.pop("id", None)  # questions have an id too: theirs is meant
     table = _in_our_names(table, _DOCUMENT, own, ["text"])
     needed = "sentences" if "sentences" in table.frame else "text"
     return tuple(_records(table, [needed], _document))
@@ -241,7 +244,7 @@ def _name(row: Mapping[str, Any], where: str) -> str:
 
 
 def _question(row: dict, where: str, by_title: Mapping[str, Document]) -> Question:
-    record = as_record(_Asked, row, where, _ADD)
+    record = as_record(_QuestionFields, row, where, _ADD)
     references, documents = supporting_sentences(record.supporting_facts, by_title, where)
     meta = {name: value for name, value in row.items() if name not in _QUESTION_FIELDS}
     if references:
@@ -262,12 +265,12 @@ def _document(row: dict, where: str) -> Document:
     name = as_id(row.get("id", title))
     meta = {field: value for field, value in row.items() if field not in _DOCUMENT}
     sentences = []
-    for sentence in as_record(_Page, row, where).sentences:
+    for sentence in as_record(_SentencesField, row, where).sentences:
         # They carry the space before them, as HotpotQA's do, so that joining them gives the text.
         if sentences and not sentence[0].isspace():
             sentence = f" {sentence}"
         sentences.append(sentence)
-    text = "".join(sentences) or as_record(_Text, row, where, _ADD).text
+    text = "".join(sentences) or as_record(_TextField, row, where, _ADD).text
     return Document(name, title, text, tuple(sentences), meta)
 
 

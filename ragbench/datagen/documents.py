@@ -69,8 +69,8 @@ def summarise_schema(writer: Writer, domain: str, seeds: Sequence[str]) -> Schem
     def read(_: Sequence[str], reply: _SchemaReply) -> Schema:
         return _schema(writer, domain, reply)
 
-    step = "schema", "rageval_schema"
-    return writer.ask(*step, {domain: seeds}, fields, read, _SchemaReply).get(domain)
+    items = {domain: seeds}
+    return writer.ask("schema", "rageval_schema", items, fields, read, _SchemaReply).get(domain)
 
 
 def _schema(writer: Writer, domain: str, reply: _SchemaReply) -> Schema:
@@ -128,9 +128,9 @@ def make_configurations(
         subjects.add(_new_subject(schema, values, subjects))
         return replace(empty, values=values)
 
-    step = "configuration", "rageval_configuration"
     form = _configuration_form(schema)
-    return list(writer.ask(*step, items, fields, read, form).values())
+    filled = writer.ask("configuration", "rageval_configuration", items, fields, read, form)
+    return list(filled.values())
 
 
 def _configuration_form(schema: Schema) -> type[BaseModel]:

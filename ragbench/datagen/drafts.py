@@ -294,8 +294,10 @@ def _known_without_evidence(writer: Writer, drafts: Sequence[QRA]) -> dict[str, 
         words = " ".join(text.split())[:80]
         return f"answered without its evidence: {words!r}" if stated else ""
 
-    step = "without evidence", "ragas_data_ungrounded"
-    faults = writer.ask(*step, evident, lambda draft: {"question": draft.question}, read)
+    def fields(draft: QRA) -> Fields:
+        return {"question": draft.question}
+
+    faults = writer.ask("without evidence", "ragas_data_ungrounded", evident, fields, read)
     return {name: fault for name, fault in faults.items() if fault}
 
 

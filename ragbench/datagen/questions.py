@@ -98,8 +98,8 @@ def ask_questions(
             _check_unanswerable(written)
         return written
 
-    step = "question", "rageval_question"
-    return list(writer.ask(*step, drafts, fields, read, _QuestionReply).values())
+    written = writer.ask("question", "rageval_question", drafts, fields, read, _QuestionReply)
+    return list(written.values())
 
 
 def _to_ask(documents: Sequence[GeneratedDocument], kinds: Sequence[str]) -> dict[str, QRA]:
@@ -173,8 +173,9 @@ def find_references(
             raise Unfit("a sentence that does not exist", detail)
         return replace(question, references=tuple(sentences[n - 1] for n in chosen))
 
-    chosen = writer.ask("references", prompt, _by_id(questions), fields, read, _ReferencesReply)
-    return list(chosen.values())
+    by_id = _by_id(questions)
+    supported = writer.ask("references", prompt, by_id, fields, read, _ReferencesReply)
+    return list(supported.values())
 
 
 def _by_id(questions: Sequence[QRA]) -> dict[str, QRA]:
@@ -249,8 +250,9 @@ def refine_answers(
         _check_answer(refined)
         return refined
 
-    step = "refine", "rageval_refine"
-    return list(writer.ask(*step, _by_id(questions), fields, read, _RefineReply).values())
+    by_id = _by_id(questions)
+    refined = writer.ask("refine", "rageval_refine", by_id, fields, read, _RefineReply)
+    return list(refined.values())
 
 
 def _refined(question: QRA, report: _RefineReply, sentences: Sequence[Reference]) -> QRA:
@@ -337,8 +339,9 @@ def extract_keypoints(writer: Writer, questions: Sequence[QRA]) -> list[QRA]:
         _check_keypoints(pointed)
         return pointed
 
-    step = "key points", "rageval_keypoints"
-    return list(writer.ask(*step, _by_id(questions), fields, read, _KeypointsReply).values())
+    by_id = _by_id(questions)
+    pointed = writer.ask("key points", "rageval_keypoints", by_id, fields, read, _KeypointsReply)
+    return list(pointed.values())
 
 
 # Questions: each check raises `Unfit` with the first thing that is wrong
