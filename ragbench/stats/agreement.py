@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.stats.inputs import Seed, as_paired, group_index, percentiles, same_length
-from ragbench.stats.intervals import Interval, binomial_ci
+from ragbench.stats.inputs import Seed, as_paired, group_index, same_length
+from ragbench.stats.intervals import Interval, binomial_ci, percentiles
 
 BAYESIAN = "Bayesian bootstrap"
 _SPREAD = 2  # items (or groups) spread over all cells of a table of labels
@@ -55,19 +55,20 @@ def kappa(
     pairs = pd.DataFrame({"a": np.asarray(a, object), "b": np.asarray(b, object)})
     present = pairs.notna().all(axis=1).to_numpy()
     pairs = pairs[present]
-    missing = int((~present).sum())
+    missing = present.size - len(pairs)
     if pairs.empty:
         return Interval.without_bounds(float("nan"), 0, missing)
     names = pd.factorize(pairs.stack(), sort=True)[1] if labels is None else list(labels)
-    index, n_groups = group_index(groups, len(present), present)
-    counts = _tables(pairs, names, index, n_groups)
+    index = group_index(groups, present.size, present)
+    counts = _tables(pairs, names, index)
     cost = _costs(names, weights, ordered=labels is not None)
-    estimate = float(_kappas(counts.sum(axis=0, keepdims=True), cost)[0])
+    estimate = float(_kappas(counts.sum(axis=0), cost)[0])
     clusters = None if groups is None else index
     interval = Interval.without_bounds(estimate, len(pairs), missing, clusters)
-    if n_groups < 2 or not resamples or np.isnan(estimate):
+    if len(counts) < 2 or not resamples or np.isnan(estimate):
         return interval
-    low, high = percentiles(_kappas(_weighted_tables(counts, resamples, seed), cost))
+    draws = _kappas(_weighted_tables(counts, resamples, seed), cost)
+    low, high = percentiles(draws)
     return replace(interval, low=min(low, estimate), high=max(high, estimate), method=BAYESIAN)
 
 
@@ -86,17 +87,17 @@ def _costs(names: Sequence[Any], weights: str | None, *, ordered: bool) -> np.nd
     return np.subtract.outer(places, places) ** 2
 
 
-def _tables(
-    pairs: pd.DataFrame, names: Sequence[Any], index: np.ndarray, n_groups: int
-) -> np.ndarray:
+def _tables(pairs: pd.DataFrame, names: Sequence[Any], index: np.ndarray) -> np.ndarray:
     """Count items by group (rows) and by cell of the table of labels (columns)."""
     places = pairs.apply(pd.Index(names, dtype=object).get_indexer)
     strange = pairs[(places < 0).any(axis=1)]
     if len(strange):
         got = f"labels {strange.iloc[0].tolist()} at position {strange.index[0]}"
         raise DataError(got, f"each one of {', '.join(map(repr, names))}")
+    cell = places["a"] * len(names) + places["b"]
+    n_groups = index.max() + 1
     counts = np.zeros((n_groups, len(names) ** 2))
-    np.add.at(counts, (index, places["a"] * len(names) + places["b"]), 1.0)
+    np.add.at(counts, (index, cell), 1.0)
     return counts
 
 
@@ -106,21 +107,26 @@ def _weighted_tables(counts: np.ndarray, resamples: int, seed: Seed) -> np.ndarr
     Weights are of an exponential distribution; those of the items of one cell sum to gamma's, so
     without groups this is a draw from the posterior of Dirichlet, `_SPREAD` items its prior.
     """
-    groups, cells = counts.shape
+    n_groups, cells = counts.shape
     rng = np.random.default_rng(seed)
-    weight = rng.standard_exponential((resamples, groups))
+    weight = rng.standard_exponential((resamples, n_groups))
     prior = rng.standard_gamma(_SPREAD / cells, (resamples, cells))
-    return weight @ counts + prior * counts.sum() / groups
+    return weight @ counts + prior * counts.sum() / n_groups
 
 
 def _kappas(tables: np.ndarray, cost: np.ndarray) -> np.ndarray:
-    """1 - observed / expected disagreement of tables of labels, each a row of all its cells."""
-    tables = tables.reshape(-1, *cost.shape)
-    observed = (tables * cost).sum(axis=(1, 2))
-    of_a = tables.sum(axis=2)
-    of_b = tables.sum(axis=1)
-    expected = np.einsum("ti,tj,ij->t", of_a, of_b, cost) / tables.sum(axis=(1, 2))
-    return 1 - np.divide(observed, expected, out=np.full(len(tables), np.nan), where=expected > 0)
+    """1 - observed / expected disagreement of tables of labels, each a row of all its cells.
+
+    observed = sum of n_ij cost_ij, expected = sum of n_i. n_.j cost_ij / n; NaN where that is 0.
+    """
+    n_ij = tables.reshape(-1, *cost.shape)
+    of_a = n_ij.sum(axis=2)
+    of_b = n_ij.sum(axis=1)
+    n = n_ij.sum(axis=(1, 2))
+    observed = (n_ij * cost).sum(axis=(1, 2))
+    expected = np.einsum("ti,tj,ij->t", of_a, of_b, cost) / n
+    expected[expected == 0] = np.nan
+    return 1 - observed / expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +153,12 @@ def pairwise_agreement(better: Any, worse: Any, *, seed: Seed = 0) -> PairwiseAg
 
     Source: RAGAS, section 5, Table 1 (accuracy against the annotators, ties broken at random).
     """
-    first, second = as_paired(better=better, worse=worse)
-    margins = first - second
-    present = margins[~np.isnan(margins)]
-    n = present.size
-    wins = int((present > 0).sum())
-    ties = int((present == 0).sum())
+    scores, others = as_paired(better=better, worse=worse)
+    margins = scores - others
+    n = int((~np.isnan(margins)).sum())
+    wins = int((margins > 0).sum())
+    ties = int((margins == 0).sum())
     expected = replace(binomial_ci(wins + ties / 2, n), n_missing=margins.size - n)
-    broken = int(np.random.default_rng(seed).binomial(ties, 0.5))
-    random = (wins + broken) / n if n else float("nan")
-    return PairwiseAgreement(expected, random, wins, ties, n - wins - ties)
+    won_ties = int(np.random.default_rng(seed).binomial(ties, 0.5))
+    random = (wins + won_ties) / n if n else float("nan")
+    return PairwiseAgreement(expected, random, wins, ties, losses=n - wins - ties)

@@ -9,16 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ragbench.errors import DataError, check_known
-from ragbench.stats.inputs import (
-    Seed,
-    as_complete,
-    as_paired,
-    group_index,
-    percentiles,
-    resampled,
-    same_length,
-)
-from ragbench.stats.intervals import Interval
+from ragbench.stats.inputs import Seed, as_paired, group_index, same_length
+from ragbench.stats.intervals import Interval, resampled_bounds
 
 Method = Literal["pearson", "spearman", "kendall"]
 
@@ -45,8 +37,11 @@ def correlation(
     the percentiles.
     """
     check_known("method", [method], _METHODS)
-    (x, y), present = as_complete(x=x, y=y)
-    index, n_groups = group_index(groups, present.size, present)
+    x, y = as_paired(x=x, y=y)
+    present = ~np.isnan(x + y)
+    index = group_index(groups, present.size, present)
+    x = x[present]
+    y = y[present]
     if method == "spearman":  # ranks need the order alone: found once, not in every resample
         x = np.unique(x, return_inverse=True)[1]
         y = np.unique(y, return_inverse=True)[1]
@@ -55,8 +50,7 @@ def correlation(
     interval = Interval.without_bounds(compute(x, y), x.size, present.size - x.size, clusters)
     if np.isnan(interval.estimate):
         return interval
-    draws = [compute(x[i], y[i]) for i in resampled(index, n_groups, resamples, seed)]
-    low, high = percentiles(np.array(draws))
+    low, high = resampled_bounds(lambda i: compute(x[i], y[i]), index, resamples, seed)
     return replace(interval, low=low, high=high)
 
 
@@ -65,7 +59,9 @@ def _pearson(x: np.ndarray, y: np.ndarray) -> float:
         return float("nan")
     x = x - x.mean()
     y = y - y.mean()
-    r = x @ y / (np.sqrt(x @ x) * np.sqrt(y @ y))
+    length_x = np.sqrt(x @ x)
+    length_y = np.sqrt(y @ y)
+    r = x @ y / (length_x * length_y)
     return float(np.clip(r, -1, 1))  # rounding leaves it by a bit
 
 
@@ -76,7 +72,9 @@ def _spearman(x: np.ndarray, y: np.ndarray) -> float:
 def _ranks(order: np.ndarray) -> np.ndarray:
     """Rank from 1, equal values the mean of their ranks; ``order`` are whole numbers from 0."""
     counts = np.bincount(order)
-    return (np.cumsum(counts) - (counts - 1) / 2)[order]
+    last_rank = np.cumsum(counts)
+    mean_rank = last_rank - (counts - 1) / 2
+    return mean_rank[order]
 
 
 def _kendall(x: np.ndarray, y: np.ndarray) -> float:
@@ -111,7 +109,8 @@ def preference_difference(score_1: Any, score_2: Any) -> np.ndarray:
     present = d[~np.isnan(d)]
     if not present.size or np.ptp(present) == 0:
         return np.full(d.size, np.nan)
-    return (d - present.min()) / np.ptp(present) * 4 - 2
+    in_unit_interval = (d - present.min()) / np.ptp(present)
+    return 4 * in_unit_interval - 2
 
 
 def preference_correlation(

@@ -1,23 +1,17 @@
-"""Checks and resampling shared by metrics and statistics: what is a text, a number, which points
-belong together.
-"""
+"""Checks that metrics and statistics share: texts, numbers, points that belong together."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import DataError
 
 Seed = int | np.random.Generator
-
-# Random draws held at once; blocks of resamples keep memory at a few tens of MB whatever the number
-# of points.
-_DRAWS = 2_000_000
 TAIL = (1 - 0.95) / 2  # below an interval, and above it
 
 
@@ -25,8 +19,12 @@ def as_list(values: Any, name: str, kind: type = str) -> list[Any]:
     """Return a list of texts (or of another kind); DataError for a single text, no list, or a
     stranger in it.
     """
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        got = "one text" if isinstance(values, str) else type(values).__name__
+    got = ""
+    if isinstance(values, str):
+        got = "one text"
+    elif not isinstance(values, Iterable):
+        got = type(values).__name__
+    if got:
         raise DataError(f"{name} is {got}", "a list", "put a single one into a list: [text]")
     items = list(values)
     for place, value in enumerate(items):
@@ -74,26 +72,18 @@ def as_paired(**sides: Any) -> list[np.ndarray]:
     return list(arrays.values())
 
 
-def as_complete(**sides: Any) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return what of the sides stands where none is missing, and where that is."""
-    arrays = as_paired(**sides)
-    present = ~np.isnan(sum(arrays))
-    return [array[present] for array in arrays], present
-
-
 def group_index(
     groups: Any, n: int, present: np.ndarray | None = None, *, sort: bool = False
-) -> tuple[np.ndarray, int]:
-    """Number the groups 0..G-1 of all n points, or of those present; None: each is its own.
+) -> np.ndarray:
+    """Number the groups from 0 on: the group of each of n points, or of those present.
 
-    By first appearance, or by name. A point without a label (None, NaN) is a group of its own, with
-    a warning.
+    By first appearance, or by name. ``groups`` None: each point is its own group. So is a point
+    without a label (None, NaN), with a warning.
     """
     if present is None:
         present = np.ones(n, dtype=bool)
     if groups is None:
-        n = int(present.sum())
-        return np.arange(n), n
+        return np.arange(present.sum())
     labels = pd.Series(list(groups), dtype=object)
     if len(labels) != n:
         raise DataError(f"{len(labels)} group labels for {n} points", "one group label per point")
@@ -103,43 +93,4 @@ def group_index(
         values = f"{lacking.size} of {index.size} values"
         warnings.warn(f"{values} have no group: each counts as one of its own", stacklevel=3)
         index[lacking] = len(names) + np.arange(lacking.size)
-    return index, len(names) + lacking.size
-
-
-def group_counts(n_groups: int, resamples: int, seed: Seed) -> Iterator[np.ndarray]:
-    """Bootstrap resamples as counts: blocks of int arrays, shape (resamples in the block,
-    n_groups).
-
-    Nothing for fewer than two groups.
-    """
-    if resamples != int(resamples) or resamples < 0:
-        raise ConfigError(f"resamples {resamples!r}", "a whole number, 0 or more")
-    if n_groups < 2:
-        return
-    rng = np.random.default_rng(seed)
-    block = max(1, _DRAWS // n_groups)
-    for start in range(0, int(resamples), block):
-        rows = min(block, int(resamples) - start)
-        drawn = rng.integers(0, n_groups, (rows, n_groups))
-        place = drawn + n_groups * np.arange(rows)[:, None]
-        yield np.bincount(place.ravel(), minlength=rows * n_groups).reshape(rows, n_groups)
-
-
-def resampled(index: np.ndarray, n_groups: int, resamples: int, seed: Seed) -> Iterator[np.ndarray]:
-    """Bootstrap resamples as the places of their points; ``index`` is the group of each point."""
-    for counts in group_counts(n_groups, resamples, seed):
-        for times in counts:
-            yield np.repeat(np.arange(index.size), times[index])
-
-
-def percentiles(samples: np.ndarray) -> tuple[float, float]:
-    """95% percentile bounds of bootstrap samples; NaN ones are left out.
-
-    NaN when none is left, and when all are equal: the sample then does not tell how the statistic
-    would spread.
-    """
-    defined = samples[~np.isnan(samples)]
-    if not defined.size or np.ptp(defined) < 1e-12:
-        return float("nan"), float("nan")
-    low, high = np.quantile(defined, [TAIL, 1 - TAIL]).tolist()
-    return low, high
+    return index

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,21 +11,16 @@ import pandas as pd
 from scipy.special import betaincinv, ndtri, stdtr, stdtrit
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.stats.inputs import (
-    TAIL,
-    Seed,
-    as_floats,
-    as_paired,
-    group_counts,
-    group_index,
-    percentiles,
-    resampled,
-)
+from ragbench.stats.inputs import TAIL, Seed, as_floats, as_paired, group_index
+
+# Random draws held at once; blocks of resamples keep memory at a few tens of MB whatever the number
+# of points.
+_DRAWS = 2_000_000
 
 # values, or effective clusters, below which the bootstrap is too narrow (docs/metrics.md, few
 # clusters)
-FEW = 30
-LENT = 1  # value of the rarer kind that is lent to a design effect
+_FEW = 30
+_LENT = 1  # value of the rarer kind that is lent to a design effect
 MISSING = "–"  # what a printed table shows where there is no number
 EXACT = "exact binomial"
 EXACT_CLUSTERS = "exact binomial for the effective number of values"
@@ -79,7 +74,7 @@ class Interval:
         if cluster is None or not n:
             return interval
         sizes = np.bincount(cluster)
-        return replace(interval, clusters=sizes.size, effective=effective_number(sizes))
+        return replace(interval, clusters=sizes.size, effective=_effective_number(sizes))
 
     def columns(self, name: str) -> dict[str, float]:
         """Return estimate and bounds as a table's columns: ``name``, ``name_low``,
@@ -92,8 +87,10 @@ def interval_text(estimate: float, low: float, high: float, spec: str = ".3f") -
     """Write "0.512 [0.480, 0.544]": a dash without an estimate, no brackets without an interval."""
     if np.isnan(estimate):
         return MISSING
-    bounds = "" if np.isnan(low + high) else f" [{low:{spec}}, {high:{spec}}]"
-    return format(estimate, spec) + bounds
+    text = format(estimate, spec)
+    if np.isnan(low + high):
+        return text
+    return f"{text} [{low:{spec}}, {high:{spec}}]"
 
 
 def with_interval(
@@ -146,7 +143,7 @@ def bootstrap_ci(
 
     - of a share: exact binomial (Clopper & Pearson 1934), with groups for their effective number
       (`share_bounds`).
-    - of another mean, with an effective number of values (or groups) below `FEW`: a jackknife over
+    - of another mean, with an effective number of values (or groups) below 30: a jackknife over
       them, with t of one degree less than that number.
     - else: percentile bootstrap (Efron & Tibshirani 1993). Of another statistic of few values it is
       narrow.
@@ -159,8 +156,8 @@ def bootstrap_ci(
     values = as_floats(values)
     if share and not np.isin(values[~np.isnan(values)], (0, 1)).all():
         raise DataError("a share of values that are not all 0 or 1", "0 and 1", "leave share out")
-    fraction = not (values < 0).any() and not (values > 1).any()
-    options = {"share": share, "fraction": fraction}
+    fractions = not (values < 0).any() and not (values > 1).any()
+    options = {"share": share, "fractions": fractions}
     return _interval(values, statistic, groups, resamples, seed, **options)
 
 
@@ -189,81 +186,68 @@ def _interval(
     seed: Seed,
     *,
     share: bool = False,
-    fraction: bool = False,
+    fractions: bool = False,
 ) -> Interval:
-    """Choose the interval; that of a ``fraction`` by Student's t is cut at 0 and 1."""
+    """Count what is there, and choose the interval; that of ``fractions`` by Student's t is cut at
+    0 and 1.
+    """
     present = ~np.isnan(values)
     kept = values[present]
-    index, n_groups = group_index(groups, values.size, present)
-    estimate = float(statistic(kept)) if kept.size else float("nan")
+    index = group_index(groups, values.size, present)
+    estimate = float("nan")
+    if kept.size:
+        estimate = float(statistic(kept))
     clusters = None if groups is None else index
-    interval = Interval.without_bounds(estimate, kept.size, int((~present).sum()), clusters)
-    if not resamples or n_groups < 2:
+    interval = Interval.without_bounds(estimate, kept.size, values.size - kept.size, clusters)
+    sizes = np.bincount(index)
+    if not resamples or sizes.size < 2:
         return interval
     if statistic is np.mean and share:
         method = EXACT
-        low, high = _exact_bounds(interval, kept, index)
+        low, high = _exact_bounds(kept, index)
     elif (kept == kept[0]).all():
         return interval
-    elif statistic is np.mean and effective_number(np.bincount(index)) < FEW:
+    elif statistic is np.mean and _effective_number(sizes) < _FEW:
         method = T
-        low, high = _t_bounds(interval, kept, index, cut=fraction)
+        low, high = _t_bounds(kept, index)
+        if fractions:
+            low = max(low, 0.0)
+            high = min(high, 1.0)
+    elif statistic is np.mean:
+        method = BOOTSTRAP
+        low, high = percentiles(_resampled_means(kept, index, resamples, seed))
     else:
         method = BOOTSTRAP
-        draws = _draws(kept, statistic, index, resamples, seed)
-        low, high = percentiles(draws)
+        low, high = resampled_bounds(lambda i: statistic(kept[i]), index, resamples, seed)
     if np.isnan(low):
-        method = ""
-    elif interval.clusters not in (0, interval.n):
+        return interval
+    if interval.clusters not in (0, interval.n):
         method = _OVER_CLUSTERS[method]
-    return replace(interval, low=float(low), high=float(high), method=method)
+    return replace(interval, low=low, high=high, method=method)
 
 
-def _exact_bounds(interval: Interval, kept: np.ndarray, index: np.ndarray) -> tuple[float, float]:
-    ones = kept.sum()
+def _exact_bounds(values: np.ndarray, index: np.ndarray) -> tuple[float, float]:
+    n = values.size
+    ones = values.sum()
     sizes = np.bincount(index)
     if sizes.max() == 1:
-        return _clopper_pearson(ones, kept.size)
-    effective = effective_number(sizes)
+        return _clopper_pearson(ones, n)
     return share_bounds(
-        interval.estimate,
-        kept.size,
-        variance=_jackknife_variance(kept, index),
-        rarer=min(ones, kept.size - ones),
-        effective=effective,
-        quantile=t_quantile(effective),
+        values.mean(),
+        n,
+        variance=_jackknife_variance(values, index),
+        rarer=min(ones, n - ones),
+        sizes=sizes,
+        clusters=_effective_number(sizes),
     )
 
 
-def _t_bounds(
-    interval: Interval, kept: np.ndarray, index: np.ndarray, *, cut: bool
-) -> tuple[float, float]:
-    standard_error = np.sqrt(_jackknife_variance(kept, index))
-    half = t_quantile(effective_number(np.bincount(index))) * standard_error
-    low = interval.estimate - half
-    high = interval.estimate + half
-    if cut:
-        return max(low, 0.0), min(high, 1.0)
-    return low, high
-
-
-def _draws(
-    kept: np.ndarray,
-    statistic: Callable[[np.ndarray], Any],
-    index: np.ndarray,
-    resamples: int,
-    seed: Seed,
-) -> np.ndarray:
-    """Return the statistic of resamples of whole groups."""
-    sizes = np.bincount(index)
-    if statistic is not np.mean:
-        places = resampled(index, sizes.size, resamples, seed)
-        return np.array([statistic(kept[i]) for i in places], float)
-    # of a mean: sums of the drawn groups over their sizes
-    estimate = kept.mean()
-    sums = np.bincount(index, kept - estimate)
-    blocks = group_counts(sizes.size, resamples, seed)
-    return np.concatenate([estimate + (drawn @ sums) / (drawn @ sizes) for drawn in blocks])
+def _t_bounds(values: np.ndarray, index: np.ndarray) -> tuple[float, float]:
+    """Mean -+ t * standard error, with t of one degree less than the effective number of groups."""
+    standard_error = np.sqrt(_jackknife_variance(values, index))
+    half = _t_quantile(_effective_number(np.bincount(index))) * standard_error
+    mean = values.mean()
+    return float(mean - half), float(mean + half)
 
 
 def _jackknife_variance(values: np.ndarray, index: np.ndarray) -> float:
@@ -272,9 +256,78 @@ def _jackknife_variance(values: np.ndarray, index: np.ndarray) -> float:
     (G - 1) / G * sum over groups of (mean without it - mean of these means)^2
     """
     sizes = np.bincount(index)
-    without = (values.sum() - np.bincount(index, values)) / (values.size - sizes)
+    sums = np.bincount(index, values)
     G = sizes.size
-    return float((G - 1) / G * ((without - without.mean()) ** 2).sum())
+    without = (values.sum() - sums) / (values.size - sizes)
+    squares = (without - without.mean()) ** 2
+    return float((G - 1) / G * squares.sum())
+
+
+# Resampling
+
+
+def resampled_bounds(
+    statistic: Callable[[np.ndarray], float], index: np.ndarray, resamples: int, seed: Seed
+) -> tuple[float, float]:
+    """Return the `percentiles` of a statistic over resamples of whole groups.
+
+    ``statistic`` takes the places of a resample's points; ``index`` is the group of each point.
+    """
+    places = np.arange(index.size)
+    n_groups = np.bincount(index).size
+    draws: list[float] = []
+    for counts in _group_counts(n_groups, resamples, seed):
+        draws += [statistic(np.repeat(places, times[index])) for times in counts]
+    return percentiles(np.array(draws, float))
+
+
+def _resampled_means(
+    values: np.ndarray, index: np.ndarray, resamples: int, seed: Seed
+) -> np.ndarray:
+    """Return the means of resamples of whole groups: sums of the drawn groups over their sizes."""
+    mean = values.mean()
+    sums = np.bincount(index, values - mean)
+    sizes = np.bincount(index)
+    drawn = _group_counts(sizes.size, resamples, seed)
+    means = [(counts @ sums) / (counts @ sizes) for counts in drawn]
+    return mean + np.concatenate(means)
+
+
+def _group_counts(n_groups: int, resamples: int, seed: Seed) -> Iterator[np.ndarray]:
+    """Yield how often each group is drawn: blocks of shape (resamples in the block, n_groups).
+
+    Nothing for fewer than two groups.
+    """
+    if resamples != int(resamples) or resamples < 0:
+        raise ConfigError(f"resamples {resamples!r}", "a whole number, 0 or more")
+    if n_groups < 2:
+        return
+    rng = np.random.default_rng(seed)
+    block = max(1, _DRAWS // n_groups)
+    for start in range(0, int(resamples), block):
+        rows = min(block, int(resamples) - start)
+        drawn = rng.integers(0, n_groups, (rows, n_groups))
+        # a row's groups are numbered apart from those of the other rows, to count all at once
+        first = n_groups * np.arange(rows)
+        number = drawn + first[:, None]
+        counts = np.bincount(number.ravel(), minlength=rows * n_groups)
+        yield counts.reshape(rows, n_groups)
+
+
+def percentiles(samples: np.ndarray) -> tuple[float, float]:
+    """95% percentile bounds of bootstrap samples; NaN ones are left out.
+
+    NaN when none is left, and when all are equal: the sample then does not tell how the statistic
+    would spread.
+    """
+    defined = samples[~np.isnan(samples)]
+    if not defined.size or np.ptp(defined) < 1e-12:
+        return float("nan"), float("nan")
+    low, high = np.quantile(defined, [TAIL, 1 - TAIL]).tolist()
+    return low, high
+
+
+# Shares
 
 
 def share_bounds(
@@ -283,53 +336,58 @@ def share_bounds(
     *,
     variance: float,
     rarer: float,
-    effective: float,
-    quantile: float,
+    sizes: np.ndarray,
+    clusters: float,
 ) -> tuple[float, float]:
     """Return the exact binomial bounds of a share, for an effective number of values.
 
         measured = variance / (p (1 - p) / n)
-        worst = n / effective
-        design effect = (rarer * measured + LENT * worst) / (rarer + LENT)
-        n* = n / design effect * (z / quantile)^2
+        worst = n / effective number of clusters
+        design effect = (rarer * measured + 1 * worst) / (rarer + 1)
+        n* = n / design effect * (z / t)^2
 
     The design effect is by how much the variance of the share exceeds that of n independent values.
-    Few values of the rarer kind do not tell it. So `LENT` more are added for which all values of a
+    Few values of the rarer kind do not tell it. So one more is added for which all values of a
     cluster are alike, the worst case. Without any of the rarer kind it is taken to be that.
 
     Parameters
     ----------
     p, variance : the share, and its variance. n : values.
     rarer : values of the rarer kind, the ones or the zeros.
-    effective : number of clusters that would tell as much (`effective_number`).
-    quantile : of t, which allows for few clusters; z is the normal's.
+    sizes : of the clusters, in values, or in what the values stand for.
+    clusters : t is of one degree less, which allows for few of them; z is the normal's quantile.
 
     Source: Korn & Graubard (1998), Survey Methodology 24; Clopper & Pearson for n* values.
     """
-    effect = n / effective
+    design_effect = n / _effective_number(sizes)
     if 0 < p < 1 and not np.isnan(variance):
         measured = variance / (p * (1 - p) / n)
-        effect = (rarer * measured + LENT * effect) / (rarer + LENT)
-    n = n / effect * (ndtri(TAIL) / quantile) ** 2
-    return _clopper_pearson(n * p, n)
+        design_effect = (rarer * measured + _LENT * design_effect) / (rarer + _LENT)
+    z = -ndtri(TAIL)
+    n_star = n / design_effect * (z / _t_quantile(clusters)) ** 2
+    return _clopper_pearson(n_star * p, n_star)
 
 
 def _clopper_pearson(successes: float, n: float) -> tuple[float, float]:
     """By the beta quantiles themselves: scipy.stats.binomtest takes no fractions."""
     failures = n - successes
-    low = float(betaincinv(successes, failures + 1, TAIL)) if successes > 0 else 0.0
-    high = float(betaincinv(successes + 1, failures, 1 - TAIL)) if failures > 0 else 1.0
+    low = 0.0
+    high = 1.0
+    if successes > 0:
+        low = float(betaincinv(successes, failures + 1, TAIL))
+    if failures > 0:
+        high = float(betaincinv(successes + 1, failures, 1 - TAIL))
     return low, high
 
 
-def effective_number(sizes: np.ndarray) -> float:
+def _effective_number(sizes: np.ndarray) -> float:
     """Return the number of equal clusters that tell as much as these: (sum of sizes)^2 / sum of
     squared sizes.
     """
-    return float(sizes.sum() ** 2 / (sizes**2).sum()) if len(sizes) else float("nan")
+    return float(sizes.sum() ** 2 / (sizes**2).sum())
 
 
-def t_quantile(clusters: float) -> float:
+def _t_quantile(clusters: float) -> float:
     """Return Student's t for an interval over so many clusters, of one degree of freedom less."""
     return float(-stdtrit(clusters - 1, TAIL))
 
@@ -354,13 +412,15 @@ def p_of_no_difference(difference: Interval) -> float:
     half = (difference.high - difference.low) / 2
     if not half > 0:
         return float("nan")
-    aside = abs(difference.low + half - difference.estimate)
+    middle = difference.low + half
+    aside = abs(middle - difference.estimate)
     if difference.method != T_CLUSTERS or aside > 1e-9 * half:
         got = f"an interval by {difference.method!r}, {aside:.3g} off its estimate"
         do = "take a difference with clusters, as of ppi_difference"
         raise DataError(got, f"a symmetric one by {T_CLUSTERS!r}", do)
-    error = half / t_quantile(difference.clusters)
-    return float(2 * stdtr(difference.clusters - 1, -abs(difference.estimate) / error))
+    standard_error = half / _t_quantile(difference.clusters)
+    t = abs(difference.estimate) / standard_error
+    return float(2 * stdtr(difference.clusters - 1, -t))
 
 
 def binomial_ci(successes: float, n: int) -> Interval:

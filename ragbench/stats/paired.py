@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from ragbench.errors import ConfigError
-from ragbench.stats.inputs import Seed, as_complete, as_floats, as_paired, group_index
+from ragbench.stats.inputs import Seed, as_floats, as_paired, group_index
 
 # Up to this many pairs all 2^n sign patterns are counted.
 _EXACT = 16
@@ -65,27 +65,32 @@ def paired_permutation_test(
     """
     if resamples < 1:
         raise ConfigError(f"resamples {resamples}", "1 or more random sign patterns")
-    (a, b), present = as_complete(a=a, b=b)
-    differences = a - b
+    differences = np.subtract(*as_paired(a=a, b=b))
+    present = ~np.isnan(differences)
+    index = group_index(cluster, present.size, present, sort=True)
+    differences = differences[present]
     n = differences.size
     missing = present.size - n
     if not n:
         return PermutationTest(float("nan"), float("nan"), 0, missing, 0, False)
-    index, _ = group_index(cluster, present.size, present, sort=True)
-    sums = np.bincount(index, differences)
     difference = float(differences.mean())
+    sums = np.bincount(index, differences)
     if sums.size <= _EXACT:
-        total = 2**sums.size
-        p_value = _as_far(sums, _every_pattern(sums.size)) / total
-        return PermutationTest(difference, p_value, n, missing, total, True)
-    hits = sum(_as_far(sums, flips) for flips in _random_patterns(sums.size, resamples, seed))
+        patterns = 2**sums.size
+        p_value = _as_far(sums, _every_pattern(sums.size)) / patterns
+        return PermutationTest(difference, p_value, n, missing, patterns, True)
+    hits = 0
+    for flips in _random_patterns(sums.size, resamples, seed):
+        hits += _as_far(sums, flips)
     p_value = (hits + 1) / (resamples + 1)
     return PermutationTest(difference, p_value, n, missing, resamples, False)
 
 
 def _every_pattern(size: int) -> np.ndarray:
     """Return all sign patterns, shape (2**size, size): 1 where a sign is flipped."""
-    return (np.arange(2**size)[:, None] >> np.arange(size)) & 1
+    pattern = np.arange(2**size)
+    bit = np.arange(size)
+    return (pattern[:, None] >> bit) & 1
 
 
 def _random_patterns(size: int, total: int, seed: Seed) -> Iterator[np.ndarray]:
@@ -96,11 +101,11 @@ def _random_patterns(size: int, total: int, seed: Seed) -> Iterator[np.ndarray]:
     """
     rng = np.random.default_rng(seed)
     block = max(1, _BLOCK // size)
-    width = -(-size // 8)  # bytes
+    n_bytes = math.ceil(size / 8)  # of a pattern
     for start in range(0, total, block):
         rows = min(block, total - start)
-        random_bytes = np.frombuffer(rng.bytes(rows * width), np.uint8).reshape(rows, width)
-        yield np.unpackbits(random_bytes, axis=1, count=size)
+        random_bytes = np.frombuffer(rng.bytes(rows * n_bytes), np.uint8)
+        yield np.unpackbits(random_bytes.reshape(rows, n_bytes), axis=1, count=size)
 
 
 def _as_far(sums: np.ndarray, flips: np.ndarray) -> int:
@@ -111,7 +116,8 @@ def _as_far(sums: np.ndarray, flips: np.ndarray) -> int:
     observed = sums.sum()
     slack = 1e-12 * np.abs(sums).sum()
     flipped = observed - 2 * (flips @ sums)
-    return int((np.abs(flipped) >= abs(observed) - slack).sum())
+    is_as_far = np.abs(flipped) >= abs(observed) - slack
+    return int(is_as_far.sum())
 
 
 def holm(p_values: Any) -> np.ndarray:
@@ -130,8 +136,10 @@ def holm(p_values: Any) -> np.ndarray:
     p = as_floats(p_values, "p-values")
     m = int((~np.isnan(p)).sum())
     order = np.argsort(p, kind="stable")[:m]  # NaN come last
+    factor = np.arange(m, 0, -1)
+    largest_so_far = np.maximum.accumulate(p[order] * factor)
     adjusted = np.full(p.size, np.nan)
-    adjusted[order] = np.maximum.accumulate(p[order] * np.arange(m, 0, -1)).clip(max=1)
+    adjusted[order] = largest_so_far.clip(max=1)
     return adjusted
 
 
@@ -196,13 +204,15 @@ def power_analysis(
     if difference is None or not math.isfinite(difference):
         do = "difference=0.05, say: the one that a small run shows is too uncertain to plan by"
         raise ConfigError(f"difference {difference!r}", "the smallest difference that matters", do)
-    pairs = as_floats(a, "a") if b is None else np.subtract(*as_paired(a=a, b=b))
-    present = ~np.isnan(pairs)
-    index, n = group_index(cluster, pairs.size, present)
-    means = np.bincount(index, pairs[present]) / np.bincount(index)
-    sd = float(means.std(ddof=1)) if n > 1 else math.nan
-    if sd <= 1e-12 * np.abs(means).max(initial=0):
-        sd = 0.0  # the rounding noise of equal values would look like power
+    differences = as_floats(a, "a")
+    if b is not None:
+        differences = np.subtract(*as_paired(a=a, b=b))
+    present = ~np.isnan(differences)
+    index = group_index(cluster, present.size, present)
+    sizes = np.bincount(index)
+    means = np.bincount(index, differences[present]) / sizes
+    n = sizes.size
+    sd = _spread(means)
     return PowerAnalysis(
         n=n,
         n_missing=int((~present).sum()),
@@ -212,6 +222,16 @@ def power_analysis(
         needed=_needed(difference, sd, power, alpha),
         detectable=_detectable(n, sd, power, alpha),
     )
+
+
+def _spread(means: np.ndarray) -> float:
+    """Standard deviation; 0 for equal values, whose rounding noise would look like power."""
+    if means.size < 2:
+        return math.nan
+    sd = float(means.std(ddof=1))
+    if sd <= 1e-12 * np.abs(means).max():
+        return 0.0
+    return sd
 
 
 def _power(n: int, difference: float, sd: float, alpha: float) -> float:
@@ -229,9 +249,12 @@ def _power(n: int, difference: float, sd: float, alpha: float) -> float:
         return float(n >= _floor(alpha))
     critical = t.isf(alpha / 2, n - 1)
     shift = abs(difference) / sd * np.sqrt(n)
-    # From a shift of 5 on the wrong tail holds less than 1e-8, and scipy gives NaN for some of it.
-    wrong = nct.cdf(-critical, n - 1, shift) if shift < 5 else 0.0
-    return float(nct.sf(critical, n - 1, shift) + wrong)
+    right_tail = nct.sf(critical, n - 1, shift)
+    wrong_tail = 0.0
+    # From a shift of 5 on it holds less than 1e-8, and scipy gives NaN for some of it.
+    if shift < 5:
+        wrong_tail = nct.cdf(-critical, n - 1, shift)
+    return float(right_tail + wrong_tail)
 
 
 def _needed(difference: float, sd: float, power: float, alpha: float) -> float:

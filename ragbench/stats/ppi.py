@@ -15,30 +15,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import betaincinv, ndtri
+from scipy.special import betaincinv, ndtri, stdtrit
 
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.stats.inputs import (
-    TAIL,
-    as_complete,
-    as_floats,
-    as_paired,
-    group_index,
-    same_length,
-)
-from ragbench.stats.intervals import (
-    EXACT_CLUSTERS,
-    T_CLUSTERS,
-    Interval,
-    T,
-    effective_number,
-    share_bounds,
-    t_quantile,
-)
+from ragbench.stats.inputs import TAIL, as_floats, as_paired, group_index, same_length
+from ragbench.stats.intervals import EXACT_CLUSTERS, T_CLUSTERS, Interval, T, share_bounds
 
 Weight = float | Literal["tuned"]
 NORMAL = "normal"
 JEFFREYS = "Jeffreys' of the strata, joined"
+_Bounds = tuple[np.ndarray, np.ndarray, str]  # low and high by category, and the method
 _LENT_LABELS = 3  # of the rarer kind, for which the judge gains nothing
 
 
@@ -75,7 +61,10 @@ def ppi_mean(
     Source: Angelopoulos et al. (2023), prediction-powered inference; tuned: PPI++ (2023). ARES uses
     it with 150 to 300 human labels (thesis §1.2).
     """
-    (y, judged), _ = as_complete(labelled=labelled, judged_labelled=judged_labelled)
+    y, judged = as_paired(labelled=labelled, judged_labelled=judged_labelled)
+    both = ~np.isnan(y + judged)
+    y = y[both]
+    judged = judged[both]
     rest = as_floats(judged_unlabelled, "judged_unlabelled")
     rest = rest[~np.isnan(rest)]
     n = y.size
@@ -84,22 +73,33 @@ def ppi_mean(
         got = f"{n} items with human and judge values, {N} with the judge's alone"
         raise DataError(got, "at least one of each", "with human labels only use bootstrap_ci")
     f = np.concatenate([judged, rest])
-    if _as_weight(weight) == "tuned":
-        shared = np.cov(y, judged)[0, 1] if n > 1 else 0.0
-        weight = _best_weight(shared, (1 + n / N) * f.var())
+    if _is_tuned(weight):
+        weight = _tuned_weight_of_mean(y, judged, f)
+    items = n + N
     (interval,) = ppi_shares(
         np.concatenate([y, np.full(N, np.nan)])[:, None],
         f[:, None],
-        np.zeros(n + N),
-        of=None if _is_share(y, f) else np.ones(n + N),
-        clusters=np.arange(n + N),
-        weight=weight * (n + N) / N,  # there the judge's mean is over all items
+        np.zeros(items),
+        of=None if _is_share(y, f) else np.ones(items),
+        clusters=np.arange(items),
+        weight=weight * items / N,  # there the judge's mean is over all items
     )
     missing = len(labelled) - n + len(judged_unlabelled) - N
     if n < 2 or N < 2:
         return Interval.without_bounds(interval.estimate, n, missing)
-    method = T if interval.method == T_CLUSTERS else interval.method
-    return replace(interval, n_missing=missing, clusters=0, effective=float("nan"), method=method)
+    if interval.method == T_CLUSTERS:
+        interval = replace(interval, method=T)
+    return replace(interval, n_missing=missing, clusters=0, effective=float("nan"))
+
+
+def _tuned_weight_of_mean(y: np.ndarray, judged: np.ndarray, f: np.ndarray) -> float:
+    """w = cov(y, judged) / ((1 + n / N) var(f)), in [0, 1]."""
+    n = y.size
+    N = f.size - n
+    covariance = 0.0
+    if n > 1:
+        covariance = np.cov(y, judged)[0, 1]
+    return _best_weight(covariance, (1 + n / N) * f.var())
 
 
 def _is_share(y: np.ndarray, f: np.ndarray) -> bool:
@@ -108,15 +108,17 @@ def _is_share(y: np.ndarray, f: np.ndarray) -> bool:
     return bool(np.isin(y, (0, 1)).all() and seen.min() == 0 and seen.max() == 1)
 
 
-def _as_weight(weight: Weight) -> Weight:
+def _is_tuned(weight: Weight) -> bool:
     if isinstance(weight, str):
         check_known("weight", [weight], ["tuned"])
-    return weight
+    return weight == "tuned"
 
 
 def _best_weight(shared: float, own: float) -> float:
     """Covariance of labels and judge over the judge's own variance, in [0, 1]."""
-    return float(np.clip(shared / own, 0, 1)) if own > 0 else 0.0
+    if own <= 0:
+        return 0.0
+    return float(np.clip(shared / own, 0, 1))
 
 
 def stratified_draw(strata: Any, n: int, *, least: int = 25, seed: int) -> np.ndarray:
@@ -130,24 +132,31 @@ def stratified_draw(strata: Any, n: int, *, least: int = 25, seed: int) -> np.nd
     >>> stratified_draw(["a"] * 8 + ["b"] * 2, 5, least=1, seed=0).sum()
     np.int64(5)
     """
-    _, stratum, sizes = np.unique(np.asarray(strata), return_inverse=True, return_counts=True)
+    _, stratum, N_h = np.unique(np.asarray(strata), return_inverse=True, return_counts=True)
     n = min(n, stratum.size)
-    quota = np.minimum(sizes, least)
-    more = n - quota.sum()
+    n_h = np.minimum(N_h, least)
+    more = n - n_h.sum()
     if more < 0:
-        got = f"{n} items for {sizes.size} strata of at least {least}"
-        raise ConfigError(got, f"n of {quota.sum()}", "lower least")
+        got = f"{n} items for {N_h.size} strata of at least {least}"
+        raise ConfigError(got, f"n of {n_h.sum()}", "lower least")
     if more:
-        exact = more * (sizes - quota) / (sizes - quota).sum()
-        whole = np.floor(exact).astype(int)
-        largest = np.argsort(whole - exact, kind="stable")  # ties go to the earlier stratum
-        whole[largest[: more - whole.sum()]] += 1
-        quota = quota + whole
+        n_h = n_h + _in_proportion(more, N_h - n_h)
     random = np.random.default_rng(seed)
     drawn = np.zeros(stratum.size, dtype=bool)
-    for h, count in enumerate(quota):
-        drawn[random.choice(np.flatnonzero(stratum == h), count, replace=False)] = True
+    for h, count in enumerate(n_h):
+        items = np.flatnonzero(stratum == h)
+        drawn[random.choice(items, count, replace=False)] = True
     return drawn
+
+
+def _in_proportion(n: int, sizes: np.ndarray) -> np.ndarray:
+    """Share n in proportion to sizes, by largest remainders; ties go to the earlier one."""
+    exact = n * sizes / sizes.sum()
+    whole = np.floor(exact).astype(int)
+    by_remainder = np.argsort(whole - exact, kind="stable")
+    left = n - whole.sum()
+    whole[by_remainder[:left]] += 1
+    return whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,17 +239,24 @@ def ppi_shares(
     half a label, a missing prediction.
     """
     sample = _read(values, predictions, strata, of)
-    w = _tuned_weight(sample) if _as_weight(weight) == "tuned" else weight
+    w = _tuned_weight(sample) if _is_tuned(weight) else weight
     p = _estimate(sample, w)
     cluster = None
     if clusters is None:
-        low, high, method = _bounds_of_these(sample, p, w)
+        bounds = _bounds_of_these(sample, p, w)
     else:
-        cluster, n_clusters = group_index(clusters, len(sample.stratum))
-        if n_clusters < 2:
+        cluster = group_index(clusters, len(sample.stratum))
+        if not cluster.any():
             do = "leave clusters out: the interval is then for these items"
-            raise DataError(f"{n_clusters} cluster", "at least 2", do)
-        low, high, method = _bounds_of_like(sample, p, w, cluster)
+            raise DataError("1 cluster", "at least 2", do)
+        bounds = _bounds_of_like(sample, p, w, cluster)
+    return _intervals(sample, p, bounds, cluster)
+
+
+def _intervals(
+    sample: _Sample, p: np.ndarray, bounds: _Bounds, cluster: np.ndarray | None
+) -> list[Interval]:
+    low, high, method = bounds
     n = int(sample.labelled.sum())
     intervals = []
     for estimate, below, above in np.array([p, low, high]).T.tolist():
@@ -253,6 +269,30 @@ def ppi_shares(
 
 def _read(values: Any, predictions: Any, strata: Any, of: Any) -> _Sample:
     """Check the arguments of `ppi_shares`."""
+    y, f, labelled = _read_labels(values, predictions)
+    share = of is None and bool(np.isin(y[labelled], (0, 1)).all())
+    if of is None:
+        of = np.ones(len(y))
+    same_length(values=y, strata=strata, of=of)
+    names, stratum, N_h = np.unique(np.asarray(strata), return_inverse=True, return_counts=True)
+    n_h = np.bincount(stratum[labelled], minlength=names.size)
+    if not n_h.all():
+        got = f"no label in stratum {str(names[n_h == 0][0])!r}"
+        raise DataError(got, "labels in every stratum", "label some of it")
+    return _Sample(
+        y=np.nan_to_num(y),
+        f=f,
+        of=np.asarray(of, dtype=float),
+        labelled=labelled,
+        stratum=stratum,
+        N_h=N_h[:, None],
+        n_h=n_h[:, None],
+        share=share,
+    )
+
+
+def _read_labels(values: Any, predictions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return y, f and which items have a label."""
     y = np.asarray(values, dtype=float)
     f = np.asarray(predictions, dtype=float)
     if y.ndim != 2 or y.shape != f.shape:
@@ -262,15 +302,7 @@ def _read(values: Any, predictions: Any, strata: Any, of: Any) -> _Sample:
     if np.isnan(y[labelled]).any() or np.isnan(f).any():
         got = "half a label, or a missing prediction"
         raise DataError(got, "whole labels or none; every prediction", "check both")
-    share = of is None and bool(np.isin(y[labelled], (0, 1)).all())
-    of = np.ones(len(y)) if of is None else np.asarray(of, dtype=float)
-    same_length(values=y, strata=strata, of=of)
-    names, stratum, N_h = np.unique(np.asarray(strata), return_inverse=True, return_counts=True)
-    n_h = np.bincount(stratum[labelled], minlength=names.size)
-    if not n_h.all():
-        got = f"no label in stratum {str(names[n_h == 0][0])!r}"
-        raise DataError(got, "labels in every stratum", "label some of it")
-    return _Sample(np.nan_to_num(y), f, of, labelled, stratum, N_h[:, None], n_h[:, None], share)
+    return y, f, labelled
 
 
 def _covariance(sample: _Sample, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -278,10 +310,11 @@ def _covariance(sample: _Sample, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
     cov_h = n_h / (n_h - 1) * mean_h of (a - mean_h(a)) (b - mean_h(b)); NaN for a single label.
     """
-    a = a - sample.mean_h(a)[sample.stratum]
-    b = b - sample.mean_h(b)[sample.stratum]
+    from_mean_a = a - sample.mean_h(a)[sample.stratum]
+    from_mean_b = b - sample.mean_h(b)[sample.stratum]
     n_h = sample.n_h
-    return sample.mean_h(a * b) * n_h / np.where(n_h > 1, n_h - 1, np.nan)
+    degrees = np.where(n_h > 1, n_h - 1, np.nan)
+    return n_h / degrees * sample.mean_h(from_mean_a * from_mean_b)
 
 
 def _tuned_weight(sample: _Sample) -> float:
@@ -291,20 +324,23 @@ def _tuned_weight(sample: _Sample) -> float:
 
     Strata that are labelled in full add nothing to the variance.
     """
-    shared = np.nansum(sample.factor * _covariance(sample, sample.y, sample.f))
-    own = np.nansum(sample.factor * _covariance(sample, sample.f, sample.f))
+    covariance_h = _covariance(sample, sample.y, sample.f)
+    variance_h = _covariance(sample, sample.f, sample.f)
+    shared = np.nansum(sample.factor * covariance_h)
+    own = np.nansum(sample.factor * variance_h)
     return _best_weight(shared, own)
 
 
 def _estimate(sample: _Sample, w: float) -> np.ndarray:
-    corrections = (sample.y - w * sample.f) * sample.inverse_pi
+    """Return p: the judge's sum, and what the labels correct, over N."""
     judged = w * sample.f.sum(axis=0)
-    return (judged + corrections[sample.labelled].sum(axis=0)) / sample.of.sum()
+    rest = (sample.y - w * sample.f) * sample.inverse_pi
+    corrections = rest[sample.labelled].sum(axis=0)
+    N = sample.of.sum()
+    return (judged + corrections) / N
 
 
-# -- bounds: low, high and the method, each for all categories
-
-_Bounds = tuple[np.ndarray, np.ndarray, str]
+# Bounds
 
 
 def _bounds_of_these(sample: _Sample, p: np.ndarray, w: float) -> _Bounds:
@@ -321,7 +357,8 @@ def _bounds_of_these(sample: _Sample, p: np.ndarray, w: float) -> _Bounds:
     variance = within.sum(axis=0) / N**2
     if sampled.any():
         variance = np.where(variance > 0, variance, np.nan)
-    half = -ndtri(TAIL) * np.sqrt(variance)
+    z = -ndtri(TAIL)
+    half = z * np.sqrt(variance)
     return p - half, p + half, NORMAL
 
 
@@ -331,28 +368,51 @@ def _joined_jeffreys(sample: _Sample, p: np.ndarray, variance: np.ndarray) -> _B
         low = p - sqrt(gain * sum over strata of scale_h (p_h - low_h)^2 + added), high alike
         scale_h = W_h^2 (1 - n_h / N_h) = n_h factor_h / N^2
         binomial = sum over strata of scale_h p_h (1 - p_h) / (n_h - 1)
-        gain = variance / binomial where the judge makes it less; with few labels of the rarer
-               kind nearer to 1, as if `_LENT_LABELS` more had gained nothing
-        added = z^2 (variance - binomial) where the judge makes it more
+        added = z^2 (variance - binomial) where the judge makes the variance more
 
-    W_h = N_h / N; low_h, high_h are quantiles of beta with half a label of either kind added.
+    W_h = N_h / N; low_h, high_h by `_jeffreys`; gain, where the judge makes the variance less, by
+    `_gain`.
 
-    Source: Zou & Donner (2008) for joining; Brown, Cai & DasGupta (2001) for Jeffreys' interval.
+    Source: Zou & Donner (2008) for joining.
     """
     n_h = sample.n_h
     p_h = sample.mean_h(sample.y)
+    low_h, high_h = _jeffreys(p_h, n_h)
+    N = sample.N_h.sum()
+    scale_h = n_h * sample.factor / N**2
+    binomial_h = scale_h * p_h * (1 - p_h) / np.maximum(n_h - 1, 1)
+    binomial = binomial_h.sum(axis=0)
+    gain = _gain(variance, binomial, sample.rarer)
+    z = -ndtri(TAIL)
+    added = z**2 * np.maximum(variance - binomial, 0)
+    below = (scale_h * (p_h - low_h) ** 2).sum(axis=0)
+    above = (scale_h * (high_h - p_h) ** 2).sum(axis=0)
+    low = p - np.sqrt(gain * below + added)
+    high = p + np.sqrt(gain * above + added)
+    return np.clip(low, 0, 1), np.clip(high, 0, 1), JEFFREYS
+
+
+def _jeffreys(p_h: np.ndarray, n_h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Quantiles of beta with half a label of either kind added; 0 and 1 where all are of one kind.
+
+    Source: Brown, Cai & DasGupta (2001).
+    """
     a = n_h * p_h + 0.5
     b = n_h * (1 - p_h) + 0.5
     low_h = np.where(p_h > 0, betaincinv(a, b, TAIL), 0.0)
     high_h = np.where(p_h < 1, betaincinv(a, b, 1 - TAIL), 1.0)
-    scale_h = sample.factor / sample.N_h.sum() ** 2 * n_h
-    binomial = (scale_h * p_h * (1 - p_h) / np.maximum(n_h - 1, 1)).sum(axis=0)
-    gain = np.minimum(np.divide(variance, binomial, where=binomial > 0, out=np.ones_like(p)), 1)
-    gain = (sample.rarer * gain + _LENT_LABELS) / (sample.rarer + _LENT_LABELS)
-    added = ndtri(TAIL) ** 2 * np.maximum(variance - binomial, 0)
-    low = p - np.sqrt(gain * (scale_h * (p_h - low_h) ** 2).sum(axis=0) + added)
-    high = p + np.sqrt(gain * (scale_h * (high_h - p_h) ** 2).sum(axis=0) + added)
-    return np.clip(low, 0, 1), np.clip(high, 0, 1), JEFFREYS
+    return low_h, high_h
+
+
+def _gain(variance: np.ndarray, binomial: np.ndarray, rarer: np.ndarray) -> np.ndarray:
+    """Return variance / binomial, at most 1: what the judge makes of the variance.
+
+    With few labels of the rarer kind nearer to 1, as if `_LENT_LABELS` more had gained nothing.
+    """
+    measured = np.ones_like(variance)
+    np.divide(variance, binomial, where=binomial > 0, out=measured)
+    measured = np.minimum(measured, 1)
+    return (rarer * measured + _LENT_LABELS) / (rarer + _LENT_LABELS)
 
 
 def _bounds_of_like(sample: _Sample, p: np.ndarray, w: float, cluster: np.ndarray) -> _Bounds:
@@ -362,17 +422,18 @@ def _bounds_of_like(sample: _Sample, p: np.ndarray, w: float, cluster: np.ndarra
     variance; see `ragbench.stats.intervals.share_bounds`.
     """
     variance = _jackknife_variance(sample, w, cluster)
-    quantile = t_quantile(int(cluster.max()) + 1)
+    C = int(cluster.max()) + 1
     if not sample.share:
-        half = quantile * np.sqrt(np.where(variance > 0, variance, np.nan))
+        t = -stdtrit(C - 1, TAIL)
+        half = t * np.sqrt(np.where(variance > 0, variance, np.nan))
         return p - half, p + half, T_CLUSTERS
     n = sample.labelled.sum()
-    mass = np.bincount(cluster[sample.labelled], sample.inverse_pi[sample.labelled, 0])
-    effective = effective_number(mass[mass > 0])
+    stands_for = sample.inverse_pi[sample.labelled, 0]  # items, by label
+    sizes = np.bincount(cluster[sample.labelled], stands_for)
+    options = {"sizes": sizes[sizes > 0], "clusters": C}
     bounds = []
     for share, spread, rarer in zip(np.clip(p, 0, 1), variance, sample.rarer, strict=True):
-        options = {"variance": spread, "rarer": rarer, "effective": effective}
-        bounds.append(share_bounds(share, n, quantile=quantile, **options))
+        bounds.append(share_bounds(share, n, variance=spread, rarer=rarer, **options))
     low, high = np.array(bounds).T
     return low, high, EXACT_CLUSTERS
 
@@ -386,25 +447,28 @@ def _jackknife_variance(sample: _Sample, w: float, cluster: np.ndarray) -> np.nd
 
     NaN where all labels of a stratum are in one cluster.
     """
-    strata = sample.N_h.size
-    C = int(cluster.max()) + 1
-
-    def without_each(values: np.ndarray) -> np.ndarray:
-        """Sums by stratum over all clusters but one: shape (clusters, strata, categories)."""
-        sums = np.zeros((C, strata, values.shape[1]))
-        np.add.at(sums, (cluster, sample.stratum), values)
-        return sums.sum(axis=0) - sums
-
     labelled = sample.labelled[:, None]
     judged = w * sample.f
-    N_h = without_each(np.ones_like(labelled, float))
-    n_h = without_each(labelled.astype(float))
+    rest = np.where(labelled, sample.y - judged, 0.0)
+    N_h = _without_each(np.ones_like(labelled, float), sample, cluster)
+    n_h = _without_each(labelled.astype(float), sample, cluster)
+    N = _without_each(sample.of[:, None], sample, cluster).sum(axis=1)
     inverse_pi = N_h / np.where(n_h > 0, n_h, np.nan)
     inverse_pi[N_h == 0] = 0.0
-    corrections = without_each(np.where(labelled, sample.y - judged, 0.0))
-    N = without_each(sample.of[:, None]).sum(axis=1)
-    p = (without_each(judged) + inverse_pi * corrections).sum(axis=1) / N
-    return (C - 1) / C * ((p - p.mean(axis=0)) ** 2).sum(axis=0)
+    corrections = inverse_pi * _without_each(rest, sample, cluster)
+    sums = _without_each(judged, sample, cluster) + corrections
+    p = sums.sum(axis=1) / N
+    C = len(p)
+    squares = (p - p.mean(axis=0)) ** 2
+    return (C - 1) / C * squares.sum(axis=0)
+
+
+def _without_each(values: np.ndarray, sample: _Sample, cluster: np.ndarray) -> np.ndarray:
+    """Sums by stratum over all clusters but one: shape (clusters, strata, categories)."""
+    C = int(cluster.max()) + 1
+    sums = np.zeros((C, sample.N_h.size, values.shape[1]))
+    np.add.at(sums, (cluster, sample.stratum), values)
+    return sums.sum(axis=0) - sums
 
 
 def ppi_difference(
@@ -437,12 +501,12 @@ def ppi_difference(
         labels_a=labels_a, labels_b=labels_b, judged_a=judged_a, judged_b=judged_b
     )
     questions = y_a.size
-    (difference,) = ppi_shares(
-        (y_a - y_b)[:, None],
-        (f_a - f_b)[:, None],
-        np.zeros(questions) if strata is None else strata,
-        of=np.ones(questions),  # a difference, also where all are 0 or 1
-        clusters=np.arange(questions) if cluster is None else cluster,
-        weight=weight,
-    )
+    if strata is None:
+        strata = np.zeros(questions)
+    if cluster is None:
+        cluster = np.arange(questions)
+    of = np.ones(questions)  # a difference, also where all are 0 or 1
+    y = (y_a - y_b)[:, None]
+    f = (f_a - f_b)[:, None]
+    (difference,) = ppi_shares(y, f, strata, of=of, clusters=cluster, weight=weight)
     return difference

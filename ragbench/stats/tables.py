@@ -353,7 +353,7 @@ def _compared(
 ) -> dict[str, Any]:
     """Compare one pair: the columns `_COMPARED` and ``method``, that of the interval."""
     if labels is not None:  # numbered once, with one warning of those that have none
-        labels, _ = group_index(labels, a.size, sort=True)
+        labels = group_index(labels, a.size, sort=True)
     interval = paired_bootstrap_difference(a, b, groups=labels, resamples=resamples, seed=seed)
     test = paired_permutation_test(a, b, cluster=labels, seed=seed)
     plan = power_analysis(a, b, difference=difference or 0.0, cluster=labels, alpha=alpha)
