@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,10 @@ _KERNEL = {
 }
 
 
+# Between notebooks that share a kernel.
+_CLEAR = 'import pandas; pandas.reset_option("^display[.]"); get_ipython().reset()'
+
+
 class NotebookError(RagbenchError):
     """A cell of a notebook raised."""
 
@@ -45,7 +50,10 @@ class NotebookError(RagbenchError):
 def find(series: str | None = None) -> list[Path]:
     """Return the notebooks in reading order, all or those of one paper (`SERIES`)."""
     folder = project_root() / "notebooks"
-    files = sorted(folder.glob(f"{SERIES[series] if series else '[0-9]'}*.ipynb"))
+    first_digit = "[0-9]"
+    if series:
+        first_digit = SERIES[series]
+    files = sorted(folder.glob(f"{first_digit}*.ipynb"))
     if not files:
         do = "run this inside the checkout"
         raise DataError(f"no notebook in {folder}", "the numbered notebooks of the checkout", do)
@@ -95,26 +103,26 @@ def execute(
         failure = error
         alive = isinstance(error, CellExecutionError)
     if kernel is not None and alive:
-        clear = 'import pandas; pandas.reset_option("^display[.]"); get_ipython().reset()'
-        client.wait_for_reply(client.kc.execute(clear, silent=True))
+        client.wait_for_reply(client.kc.execute(_CLEAR, silent=True))
         client.kc.stop_channels()
     _tidy(book)
     nbformat.write(book, out)
     if failure is not None:
-        kind = getattr(failure, "ename", type(failure).__name__)
-        words = getattr(failure, "evalue", "") or str(failure).strip().splitlines()[-1]
-        got = f"{path.name}, cell {_failed_cell(book)}: {kind}: {words}"
+        got = f"{path.name}, {_what_failed(book, failure)}"
         do = f"open {out} and read the cell's output"
         raise NotebookError(got, "a clean run from top to bottom", do)
     return out
 
 
-def _failed_cell(book: Any) -> int | None:
-    """Return the number of the cell that raised."""
+def _what_failed(book: Any, failure: Exception) -> str:
+    """Name the cell that raised, and its error."""
+    kind = getattr(failure, "ename", type(failure).__name__)
+    words = getattr(failure, "evalue", "") or str(failure).strip().splitlines()[-1]
+    failed = None
     for number, cell in enumerate(book.cells):
         if any(output.output_type == "error" for output in cell.get("outputs", [])):
-            return number
-    return None
+            failed = number
+    return f"cell {failed}: {kind}: {words}"
 
 
 @contextmanager
@@ -137,14 +145,14 @@ def _insert(book: Any, parameters: Mapping[str, Any], path: Path) -> None:
     """Put the given values right after the cell tagged ``parameters``."""
     from nbformat.v4 import new_code_cell
 
-    parameter_names = _parameters_of(book, parameters)
-    if missing := [name for name in parameters if name not in parameter_names]:
-        got = f"{path.name} has no parameter {', '.join(missing)}"
+    unknown = set(parameters) - set(_parameters_of(book, parameters))
+    if unknown:
+        got = f"{path.name} has no parameter {', '.join(sorted(unknown))}"
         raise DataError(got, "a name of its parameters cell", "check the spelling")
     source = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
-    own = new_code_cell(source, metadata={"tags": ["injected-parameters"]})
-    place = next(i for i, cell in enumerate(book.cells) if _has_parameters(cell))
-    book.cells.insert(place + 1, own)
+    injected = new_code_cell(source, metadata={"tags": ["injected-parameters"]})
+    place = [_has_parameters(cell) for cell in book.cells].index(True)
+    book.cells.insert(place + 1, injected)
 
 
 def _parameters_of(book: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,13 +183,17 @@ def _tidy(book: Any) -> None:
         cell["id"] = f"cell-{number:02d}"
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            # A widget lives in its kernel only. Its text is kept; JupyterLab would show an error
-            # for its view.
-            for data in (output.get("data", {}) for output in cell.outputs):
-                data.pop("application/vnd.jupyter.widget-view+json", None)
-                if "text/plain" in data:
-                    data["text/plain"] = re.sub(r" at 0x[0-9a-f]+>", ">", data["text/plain"])
-            cell.outputs = [o for o in cell.outputs if not _is_progress(o)]
+            cell.outputs = [output for output in cell.outputs if not _is_progress(output)]
+            for output in cell.outputs:
+                _tidy_data(output.get("data", {}))
+
+
+def _tidy_data(data: dict[str, Any]) -> None:
+    # A widget lives in its kernel only. Its text is kept; JupyterLab would show an error for its
+    # view.
+    data.pop("application/vnd.jupyter.widget-view+json", None)
+    if "text/plain" in data:
+        data["text/plain"] = re.sub(r" at 0x[0-9a-f]+>", ">", data["text/plain"])
 
 
 def _is_progress(output: Any) -> bool:
@@ -200,59 +212,76 @@ def run_all(
         are made. Otherwise all goes to the folder of results, and the checkout stays as it is.
     parameters : passed to every notebook that has them.
     """
-    import nbformat
-
     from ragbench.onnx_models import cores
 
-    # Two lanes, each in one process, take the next paper, whose notebooks share vectors; of one
-    # paper alone, the next notebook.
     books = find(series)
-    shares = [list(group) for _, group in itertools.groupby(books, key=lambda path: path.stem[0])]
-    if len(shares) == 1 and not publish:
-        shares = [[path] for path in books]
-    shares.sort(key=len, reverse=True)
-    at_once = min(2, cores(), len(shares))
-    ended = threading.Event()
-    kernels: list[Any] = []
-    seconds: dict[str, float] = {}
-    waiting = iter(shares)
-
-    def lane() -> None:
-        with _shared_kernel() as kernel:
-            kernels.append(kernel)
-            # of one iterator: each share is taken once
-            for path in itertools.chain.from_iterable(waiting):
-                if ended.is_set():
-                    return
-                start = time.perf_counter()
-                own = _parameters_of(nbformat.read(path, as_version=4), parameters or {})
-                execute(path, own, path if publish else None, kernel=kernel)
-                seconds[path.stem] = time.perf_counter() - start
-                left = len(books) - len(seconds)
-                said = f"{left} to go" if left else "all done"
-                print(f"{path.stem}: {seconds[path.stem]:.0f} s; {said}", flush=True)
-
-    with ThreadPoolExecutor(at_once) as pool:
-        lanes = [pool.submit(lane) for _ in range(at_once)]
+    shares = _shares(books, publish)
+    run = _Run(len(books), publish, parameters or {}, iter(shares))
+    count = min(2, cores(), len(shares))
+    with ThreadPoolExecutor(count) as pool:
+        lanes = [pool.submit(run.lane) for _ in range(count)]
         try:
             for finished in as_completed(lanes):
                 finished.result()
         except BaseException:
-            ended.set()
-            _end(lanes, kernels)
+            run.end(lanes)
             raise
-    return seconds
+    return run.seconds
 
 
-def _end(lanes: Sequence[Future], kernels: Sequence[Any]) -> None:
-    """Stop what runs: after Ctrl-C or an error nobody waits for the other notebook to end.
+def _shares(books: Sequence[Path], publish: bool) -> list[list[Path]]:
+    """Part the notebooks by paper: those of one share vectors, and run in one process."""
+    by_paper = itertools.groupby(books, key=lambda path: path.stem[0])
+    shares = [list(group) for _, group in by_paper]
+    if len(shares) == 1 and not publish:
+        shares = [[path] for path in books]  # of one paper alone each notebook may be next
+    return sorted(shares, key=len, reverse=True)
 
-    A kernel may be starting just now.
-    """
-    while wait(lanes, timeout=0.2).not_done:
-        for kernel in kernels:
-            if kernel.has_kernel:
-                kernel.provisioner.process.kill()
+
+@dataclass
+class _Run:
+    """Notebooks that are run in lanes, each in one process, which take the next share."""
+
+    books: int
+    publish: bool
+    parameters: Mapping[str, Any]
+    waiting: Iterator[list[Path]]  # one for all lanes: each share is taken once
+    seconds: dict[str, float] = field(default_factory=dict)
+    kernels: list[Any] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def lane(self) -> None:
+        with _shared_kernel() as kernel:
+            self.kernels.append(kernel)
+            for path in itertools.chain.from_iterable(self.waiting):
+                if self.ended.is_set():
+                    return
+                self.execute(path, kernel)
+
+    def execute(self, path: Path, kernel: Any) -> None:
+        import nbformat
+
+        start = time.perf_counter()
+        parameters = _parameters_of(nbformat.read(path, as_version=4), self.parameters)
+        out = path if self.publish else None
+        execute(path, parameters, out, kernel=kernel)
+        seconds = time.perf_counter() - start
+        self.seconds[path.stem] = seconds
+        left = self.books - len(self.seconds)
+        print(
+            f"{path.stem}: {seconds:.0f} s; {f'{left} to go' if left else 'all done'}", flush=True
+        )
+
+    def end(self, lanes: Sequence[Future]) -> None:
+        """Stop what runs: after Ctrl-C or an error nobody waits for the other notebook to end.
+
+        A kernel may be starting just now.
+        """
+        self.ended.set()
+        while wait(lanes, timeout=0.2).not_done:
+            for kernel in self.kernels:
+                if kernel.has_kernel:
+                    kernel.provisioner.process.kill()
 
 
 def create_project(folder: str | os.PathLike[str]) -> Path:
@@ -260,7 +289,7 @@ def create_project(folder: str | os.PathLike[str]) -> Path:
     manual in ``help`` the pages `HELP`.
     """
     target = Path(folder).expanduser().resolve()
-    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+    if target.is_file() or (target.is_dir() and any(target.iterdir())):
         got = f"{target} is there already"
         raise ConfigError(got, "the name of a new or empty folder", "choose another name")
     try:
@@ -269,33 +298,43 @@ def create_project(folder: str | os.PathLike[str]) -> Path:
     except OSError as error:
         got = f"{target} cannot be made: {error}"
         raise ConfigError(got, "a folder to write to", "check path and rights") from None
-    help_ = target / "help"
-    help_.mkdir()
-    pages = {help_ / name: packaged_data("docs", name).read_text("utf-8") for name in HELP}
-    for page in pages:
-        page.touch()  # a link to a page is kept where the page is there
-    for page, text in pages.items():
-        page.write_text(_only_links_within(text, help_), encoding="utf-8")
+    _copy_manual(target / "help")
     for name in TEMPLATES:
-        book = json.loads(packaged_data("notebooks", name).read_text(encoding="utf-8"))
-        _set_to_folder(book)
-        for cell in book["cells"]:
-            if cell["cell_type"] == "markdown":
-                cell["source"] = _only_links_within(cell["source"], target)
-        text = json.dumps(book, indent=1, ensure_ascii=False) + "\n"
-        (target / name).write_text(text, encoding="utf-8")
+        _copy_template(name, target)
     return target
+
+
+def _copy_manual(folder: Path) -> None:
+    """Copy the pages of the manual; a link to a page that is not among them becomes words."""
+    folder.mkdir()
+    for name in HELP:
+        (folder / name).touch()
+    for name in HELP:
+        text = packaged_data("docs", name).read_text(encoding="utf-8")
+        (folder / name).write_text(_only_links_within(text, folder), encoding="utf-8")
+
+
+def _copy_template(name: str, folder: Path) -> None:
+    book = json.loads(packaged_data("notebooks", name).read_text(encoding="utf-8"))
+    _set_to_folder(book)
+    for cell in book["cells"]:
+        if cell["cell_type"] == "markdown":
+            cell["source"] = _only_links_within(cell["source"], folder)
+    text = json.dumps(book, indent=1, ensure_ascii=False) + "\n"
+    (folder / name).write_text(text, encoding="utf-8")
 
 
 def _only_links_within(text: str, folder: Path) -> str:
     """Turn links and pictures whose file is not in that folder into their words."""
 
     def kept(match: re.Match[str]) -> str:
+        words = match[1]
         target = match[2].partition("#")[0]
-        within = ".." not in target and (folder / target).exists()
-        if within or "://" in target:
+        if "://" in target:
             return match[0]
-        return match[1]
+        if ".." not in target and (folder / target).exists():
+            return match[0]
+        return words
 
     return re.sub(r"!?\[([^\]]*)\]\(([^)\s]+)\)", kept, text)
 
