@@ -7,6 +7,7 @@ ninth has the first one's colour. `style` sets width, font and language for a th
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,7 @@ GRADE_COLOURS = ["#999999", "#E69F00", "#F0E442", "#D55E00", "#009E73"]
 GRADE_NAMES = dict(
     zip(GRADE_COLUMNS, ["no answer", "partly wrong", "incomplete", "wrong", "right"], strict=True)
 )
+_MM_PER_INCH = 25.4
 WIDEST = 14.5  # inches: on A4's long side, letters of 8 points are then 6
 _LETTER = 0.0625  # inches, of 8 points: a little more than most are wide
 _LINE = 0.15  # inches from a line of 8 points to the next
@@ -81,7 +83,9 @@ def style(
     language : "en" or "de", of the words that the figures write of themselves.
     """
     check_known("language", [language], ("en", "de"))
-    _STYLE.width = None if width_mm is None else width_mm / 25.4
+    _STYLE.width = None
+    if width_mm is not None:
+        _STYLE.width = width_mm / _MM_PER_INCH
     _STYLE.language = language
     if font is not None:
         plt.rcParams["font.family"] = font
@@ -91,16 +95,14 @@ def style(
 
 def _word(text: str) -> str:
     """Return what a figure writes of itself in the language of `style`."""
-    return _GERMAN.get(text, text) if _STYLE.language == "de" else text
+    if _STYLE.language == "de":
+        return _GERMAN.get(text, text)
+    return text
 
 
 def _points(size: float) -> float:
     """Return a font size where ``rcParams["font.size"]`` is 10, else in proportion."""
     return size * plt.rcParams["font.size"] / 10
-
-
-def _widest() -> float:
-    return _STYLE.width or WIDEST
 
 
 class _PlainFigure(Figure):
@@ -130,8 +132,8 @@ def open_figure(
     # Loads the backend: within rc_context a notebook's would lose "interactive" again, and a
     # reader's own plots after ours would not show.
     plt.draw_if_interactive()
-    look = sns.axes_style("whitegrid")
-    look = {name: value for name, value in look.items() if not name.startswith("font.")}
+    whitegrid = sns.axes_style("whitegrid")
+    look = {name: value for name, value in whitegrid.items() if not name.startswith("font.")}
     look |= {
         "axes.spines.top": False,
         "axes.spines.right": False,
@@ -165,9 +167,10 @@ def _looks(names: Sequence[Any]) -> dict[Any, dict[str, Any]]:
     if set(names) & set(_RETRIEVERS):
         order = list(dict.fromkeys([*_RETRIEVERS, *names]))
     looks = {}
-    for i, name in enumerate(order):
-        turn, place = divmod(i, len(PALETTE))
-        marker = MARKERS[(place + turn) % len(MARKERS)]  # no two names have both in common
+    for number, name in enumerate(order):
+        turn, place = divmod(number, len(PALETTE))
+        # at each turn the markers move on by one: no two names have both in common
+        marker = MARKERS[(place + turn) % len(MARKERS)]
         looks[name] = {"color": PALETTE[place], "marker": marker}
     return looks
 
@@ -175,8 +178,9 @@ def _looks(names: Sequence[Any]) -> dict[Any, dict[str, Any]]:
 def _in_words(name: object) -> str:
     """Write a metric's name in words; a model's ("q4_K_M") stays as it is."""
     text = str(name)
-    is_metric = re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)+", text)
-    return text.replace("_", " ") if is_metric else text
+    if re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)+", text):
+        return text.replace("_", " ")
+    return text
 
 
 def _wrapped(name: object, letters: float) -> str:
@@ -188,14 +192,21 @@ def _wrapped(name: object, letters: float) -> str:
 
 def _label(name: object) -> str:
     """Return the name for a legend, which leaves names out that begin with "_"."""
-    return f"\u00a0{name}" if str(name).startswith("_") else str(name)
+    text = str(name)
+    if text.startswith("_"):
+        return f"\u00a0{text}"
+    return text
 
 
 def _size(texts: Sequence[str]) -> tuple[float, int]:
     """Inches of the longest line of 8 points, and the most lines."""
-    lines = [text.split("\n") for text in texts]
-    longest = max((len(line) for text in lines for line in text), default=0)
-    return _points(_LETTER) * longest, max(map(len, lines), default=1)
+    longest = 0
+    most_lines = 1
+    for text in texts:
+        lines = text.split("\n")
+        longest = max(longest, *map(len, lines))
+        most_lines = max(most_lines, len(lines))
+    return _points(_LETTER) * longest, most_lines
 
 
 def _legend_below(figure: Figure) -> None:
@@ -207,13 +218,22 @@ def _legend_below(figure: Figure) -> None:
     if not handles:
         return
     width, height = figure.get_size_inches()
-    names = [_wrapped(label, (width - 0.8) / _points(_LETTER)) for label in handles]
+    letters = (width - 0.8) / _points(_LETTER)
+    names = [_wrapped(label, letters) for label in handles]
     wide, deep = _size(names)
-    columns = max(1, min(len(names), int((width - 0.1) / (wide + 0.55))))
-    more_rows = -(-len(names) // columns) - 1
-    figure.set_size_inches(width, height + _points(_LINE) * deep * more_rows)
-    look = {"ncols": columns, "fontsize": _points(8), "frameon": False}
-    figure.legend(handles.values(), names, loc="outside lower center", **look)
+    beside_each_other = int((width - 0.1) / (wide + 0.55))
+    columns = max(1, min(len(names), beside_each_other))
+    rows = math.ceil(len(names) / columns)
+    row_height = _points(_LINE) * deep
+    figure.set_size_inches(width, height + row_height * (rows - 1))
+    figure.legend(
+        handles.values(),
+        names,
+        loc="outside lower center",
+        ncols=columns,
+        fontsize=_points(8),
+        frameon=False,
+    )
 
 
 # -- tables
@@ -272,14 +292,7 @@ def save_figure(
     folder : default ``figures/`` of the checkout. dpi : of the PNG; 300 for print.
     kinds : for print ``("png", "pdf")`` or ``("png", "svg")``.
     """
-    if not alt.strip():
-        do = "say what one who cannot see it should know"
-        raise ConfigError("an empty alt text", "the picture in words", do)
-    # With A4's long side of 11.7 inches to fill, what is wider has letters nobody can read.
-    width = figure.get_size_inches()[0]
-    if width > WIDEST:
-        got = f"a figure {width:.1f} inches wide"
-        raise ConfigError(got, f"at most {WIDEST}", "draw fewer panels or split it")
+    _check_figure(figure, alt)
     folder = folder or figures_dir()
     folder.mkdir(parents=True, exist_ok=True)
     paths = {kind: folder / f"{name}.{kind}" for kind in (*kinds, "csv")}
@@ -303,27 +316,40 @@ def save_figure(
     return paths
 
 
+def _check_figure(figure: Figure, alt: str) -> None:
+    if not alt.strip():
+        do = "say what one who cannot see it should know"
+        raise ConfigError("an empty alt text", "the picture in words", do)
+    # With A4's long side of 11.7 inches to fill, what is wider has letters nobody can read.
+    width = figure.get_size_inches()[0]
+    if width > WIDEST:
+        got = f"a figure {width:.1f} inches wide"
+        raise ConfigError(got, f"at most {WIDEST}", "draw fewer panels or split it")
+
+
 # -- kinds of figures
 
 
 def _open_rows(
-    names: Sequence[object], panels: int, wide: float, band: float, columns: int = 4
+    names: Sequence[object], panels: int, wide: float, band: float
 ) -> tuple[Figure, Any]:
     """Open panels side by side with names of rows at their left, the first on top.
 
-    ``wide``: inches of a panel. ``band``: inches of a row, at least. ``columns``: panels in a line,
-    at most.
+    ``wide``: inches of a panel. ``band``: inches of a row, at least.
     """
     texts = [_wrapped(name, 40) for name in names]
-    beside, lines = _size(texts)
-    room = _widest() - beside - 0.6
-    ncols = max(1, min(columns, panels, int(room / wide)))
-    nrows = -(-panels // ncols)
+    text_width, lines = _size(texts)
+    beside = text_width + 0.6
+    fitting = int(((_STYLE.width or WIDEST) - beside) / wide)
+    ncols = max(1, min(4, panels, fitting))
+    nrows = math.ceil(panels / ncols)
     band = max(band, _points(_LINE) * lines + 0.06)
-    size = (beside + 0.6 + wide * ncols, 1.2 + (0.4 + band * len(texts)) * nrows)
-    figure, axes = open_figure(*size, ncols, nrows, panels, sharex=True, sharey=True)
-    axes[0, 0].set_yticks(range(len(texts)), texts, fontsize=_points(8))
-    axes[0, 0].set_ylim(len(texts) - 0.4, -0.6)
+    width = beside + wide * ncols
+    height = 1.2 + (0.4 + band * len(texts)) * nrows
+    figure, axes = open_figure(width, height, ncols, nrows, panels, sharex=True, sharey=True)
+    first = axes[0, 0]
+    first.set_yticks(range(len(texts)), texts, fontsize=_points(8))
+    first.set_ylim(len(texts) - 0.4, -0.6)
     return figure, axes
 
 
@@ -345,12 +371,7 @@ def ir_score_curves(
     count = len(panels)
     figure, axes = open_figure(4.6 * count, 4.0, count, sharey=True)
     for axis, (heading, frame) in zip(axes.flat, panels.items(), strict=True):
-        for retriever, line in frame.groupby("retriever", sort=False):
-            look = looks[retriever]
-            axis.plot(line["N"], line["mean"], ms=4, label=_label(retriever), **look)
-            if "low" in line:
-                band = {"color": look["color"], "alpha": 0.15, "lw": 0}
-                axis.fill_between(line["N"], line["low"], line["high"], **band)
+        _draw_curves(axis, frame, looks)
         axis.set_title(_wrapped(heading, 44), fontsize=_points(10))
         axis.set(xlabel=_word("N, tokens of context"), ylim=(0, 1))
     axes[0, 0].set_ylabel(_word("mean IR score"))
@@ -358,10 +379,20 @@ def ir_score_curves(
     return figure
 
 
+def _draw_curves(axis: Axes, frame: pd.DataFrame, looks: dict) -> None:
+    for retriever, line in frame.groupby("retriever", sort=False):
+        look = looks[retriever]
+        axis.plot(line["N"], line["mean"], ms=4, label=_label(retriever), **look)
+        if "low" in line:
+            band = {"color": look["color"], "alpha": 0.15, "lw": 0}
+            axis.fill_between(line["N"], line["low"], line["high"], **band)
+
+
 def _shifts(names: Sequence[Any], apart: float, room: float = 0.6) -> dict[Any, float]:
     """Return how far aside each of several values of one place is drawn."""
     step = min(apart, room / len(names))
-    return {name: step * (i - (len(names) - 1) / 2) for i, name in enumerate(names)}
+    middle = (len(names) - 1) / 2
+    return {name: step * (number - middle) for number, name in enumerate(names)}
 
 
 def grouped_bars(
@@ -369,26 +400,48 @@ def grouped_bars(
 ) -> Figure:
     """Bars of ``y`` for each ``x`` in groups of ``hue``. They lie, so names of any length fit."""
     _need(frame, x, y, hue)
-    looks = _looks(_unique(frame[hue]))
+    hues = _unique(frame[hue])
     groups = _unique(frame[x])
-    shifts = _shifts(_unique(frame[hue]), 0.8, room=0.8)
-    figure, axes = _open_rows(groups, 1, 5.0, max(0.3, 0.13 * len(shifts)))
+    figure, axes = _open_rows(groups, 1, 5.0, max(0.3, 0.13 * len(hues)))
     axis = axes[0, 0]
-    for name, shift in shifts.items():
-        part = frame[frame[hue] == name].set_index(x).reindex(groups)
-        place = np.arange(len(groups)) + shift
-        look = {"color": looks[name]["color"], "edgecolor": "white", "label": _label(name)}
-        axis.barh(place, part[y], 0.8 * 0.92 / len(shifts), **look)
-        if "low" in part:
-            ends = {"fmt": "none", "ecolor": "#333333", "lw": 0.9, "capsize": 2}
-            axis.errorbar(part[y], place, xerr=_reach(part, y), **ends)
+    looks = _looks(hues)
+    for name, shift in _shifts(hues, 0.8, room=0.8).items():
+        bars = frame[frame[hue] == name].set_index(x).reindex(groups)
+        places = np.arange(len(groups)) + shift
+        look = {"color": looks[name]["color"], "label": _label(name)}
+        _draw_bars(axis, places, bars, y, 0.8 * 0.92 / len(hues), look)
     axis.set_title(_wrapped(title, 50), fontsize=_points(10))
     axis.grid(axis="y", visible=False)
-    longest = frame[[y, "high"] if "high" in frame else [y]].max(axis=None)
-    axis.set(xlabel=ylabel, xlim=(0, 1.05 * longest if longest > 0 else 1.0))
-    if len(shifts) > 1:
+    axis.set(xlabel=ylabel, xlim=(0, _longest(frame, y)))
+    if len(hues) > 1:
         _legend_below(figure)
     return figure
+
+
+def _draw_bars(
+    axis: Axes,
+    places: np.ndarray,
+    bars: pd.DataFrame,
+    value: str,
+    thick: float,
+    look: dict[str, Any],
+) -> None:
+    axis.barh(places, bars[value], thick, edgecolor="white", **look)
+    if "low" in bars:
+        reach = _reach(bars, value)
+        axis.errorbar(
+            bars[value], places, xerr=reach, fmt="none", ecolor="#333333", lw=0.9, capsize=2
+        )
+
+
+def _longest(frame: pd.DataFrame, value: str) -> float:
+    """Return where an axis of bars ends: a little beyond the longest; 1 where none has a length."""
+    longest = frame[value].max()
+    if "high" in frame:
+        longest = max(longest, frame["high"].max())
+    if longest > 0:
+        return 1.05 * longest
+    return 1.0
 
 
 def grade_names(scale: Mapping[int, str]) -> dict[str, str]:
@@ -401,23 +454,27 @@ def grade_names(scale: Mapping[int, str]) -> dict[str, str]:
 def stacked_shares(
     table: pd.DataFrame,
     row: str,
-    columns: Sequence[str] | Mapping[str, str] = GRADE_COLUMNS,
+    columns: Mapping[str, str] = GRADE_NAMES,
     title: str = "",
     *,
     panel: str | None = None,
 ) -> Figure:
     """Shares of the five grades as one stacked bar per row, each share written into its part.
 
-    The legend says what the grades mean. Of another scale ``columns`` are column -> meaning.
+    ``columns``: column -> what the legend says of it.
     """
     _need(table, row, panel, *columns)
     panels = _panels(table, panel)
-    names = columns if isinstance(columns, Mapping) else GRADE_NAMES
     rows = _unique(table[row])
-    wide = 3.6 if panel else 6.0  # inches of a bar of 1
-    figure, axes = _open_rows(rows, len(panels), wide, 0.34 if panel else 0.42)
+    wide = 6.0  # inches of a bar of 1
+    band = 0.42
+    if panel:
+        wide = 3.6
+        band = 0.34
+    figure, axes = _open_rows(rows, len(panels), wide, band)
     for axis, (heading, part) in zip(axes.flat, panels.items(), strict=False):
-        _draw_stack(axis, part[row].map(rows.index).to_numpy(), part[list(columns)], names, wide)
+        places = part[row].map(rows.index).to_numpy()
+        _draw_stack(axis, places, part, columns, wide)
         axis.set_title(_wrapped(heading or title, 11.5 * wide), fontsize=_points(10))
         axis.set(xlim=(0, 1), xlabel=_word("share of answers"))
         axis.grid(axis="y", visible=False)
@@ -426,23 +483,21 @@ def stacked_shares(
 
 
 def _draw_stack(
-    axis: Axes, place: np.ndarray, shares: pd.DataFrame, names: Mapping[str, str], wide: float
+    axis: Axes, places: np.ndarray, table: pd.DataFrame, columns: Mapping[str, str], wide: float
 ) -> None:
-    left = np.zeros(len(shares))
+    left = np.zeros(len(table))
     colours = GRADE_COLOURS
-    if not {*shares} <= {*GRADE_NAMES}:  # another scale: from grey to yellow
-        colours = plt.get_cmap("cividis")(np.linspace(0.25, 1, shares.shape[1]))
-    for column, colour in zip(shares, colours, strict=False):
-        label = _label(column)
-        if column in names:
-            words = column.replace("grade", _word("grade"))
-            label = _label(f"{words}: {_word(names[column])}")
-        values = shares[column].to_numpy(float)
-        bars = axis.barh(place, values, 0.75, left, color=colour, label=label)
+    if not {*columns} <= {*GRADE_NAMES}:  # another scale: from grey to yellow
+        colours = plt.get_cmap("cividis")(np.linspace(0.25, 1, len(columns)))
+    for (column, meaning), colour in zip(columns.items(), colours, strict=False):
+        words = column.replace("grade", _word("grade"))
+        label = _label(f"{words}: {_word(meaning)}")
+        shares = table[column].to_numpy(float)
+        bars = axis.barh(places, shares, 0.75, left, color=colour, label=label)
         # A narrow part's number would touch its neighbour.
-        texts = [f"{value:.2f}" if value * wide >= 0.32 else "" for value in values]
+        texts = [f"{share:.2f}" if share * wide >= 0.32 else "" for share in shares]
         axis.bar_label(bars, texts, label_type="center", fontsize=_points(8))
-        left += np.nan_to_num(values)
+        left += np.nan_to_num(shares)
 
 
 def dots(
@@ -467,15 +522,21 @@ def dots(
     """
     _need(frame, row, value, hue, panel, filled)
     rows = _unique(frame[row])
-    frame = frame.assign(at=frame[row].map(rows.index).astype(float), hue=frame[hue] if hue else "")
-    panels = _panels(frame, panel)
-    looks = _looks(_unique(frame["hue"]))
-    several = frame.duplicated([row, panel] if panel else row).any()  # dots in one line
+    drawn = frame.assign(at=frame[row].map(rows.index).astype(float), hue="")
+    if hue:
+        drawn["hue"] = frame[hue]
+    looks = _looks(_unique(drawn["hue"]))
+    panels = _panels(drawn, panel)
+    line = [column for column in (row, panel) if column]
+    apart = 0.0
+    band = 0.32
+    if frame.duplicated(line).any():  # several dots in one line
+        apart = 0.22
+        band = max(band, 0.07 * len(looks))
     wide = max(2.2, 4.4 - len(panels))
-    band = max(0.32, 0.07 * len(looks)) if several else 0.32
     figure, axes = _open_rows([*map(_in_words, rows)], len(panels), wide, band)
     for axis, (title, part) in zip(axes.flat, panels.items(), strict=False):
-        _draw_dots(axis, part, value, looks, 0.22 if several else 0.0, filled)
+        _draw_dots(axis, part, value, looks, apart, filled)
         axis.axvline(at, color="#777777", lw=0.8, ls=":")
         axis.set_title(_wrapped(title, 10 * wide), fontsize=_points(10))
         if xlim:  # None would freeze the limits at the first panel's
@@ -493,11 +554,21 @@ def _draw_dots(
     present = [name for name in looks if name in set(part["hue"])]
     for name, shift in _shifts(present, apart, room=0.8).items():
         points = part[part["hue"] == name]
-        holds = points[filled].astype(bool) if filled else np.full(len(points), True)
-        look = {"ls": "none", "ms": 5, "lw": 1.2, "capsize": 2, "label": _label(name)}
-        look |= looks[name]
-        hollow = look | {"color": PALETTE[6], "mfc": "white", "label": ""}
-        for drawn, own_look in ((points[~holds], hollow), (points[holds], look)):
-            if len(drawn):
-                x, y = drawn[[value, "at"]].to_numpy(float).round(9).T  # 1e-17 is no difference
-                axis.errorbar(x, y + shift, xerr=_reach(drawn, value), **own_look)
+        look = {"label": _label(name), **looks[name]}
+        if filled is not None:
+            holds = points[filled].astype(bool)
+            hollow = look | {"color": PALETTE[6], "mfc": "white", "label": ""}
+            _draw_points(axis, points[~holds], value, shift, hollow)
+            points = points[holds]
+        _draw_points(axis, points, value, shift, look)
+
+
+def _draw_points(
+    axis: Axes, points: pd.DataFrame, value: str, shift: float, look: dict[str, Any]
+) -> None:
+    if points.empty:
+        return
+    x = points[value].to_numpy(float).round(9)  # 1e-17 is no difference
+    y = points["at"].to_numpy() + shift
+    reach = _reach(points, value)
+    axis.errorbar(x, y, xerr=reach, ls="none", ms=5, lw=1.2, capsize=2, **look)
