@@ -56,7 +56,7 @@ _HOME = {
     "experiment": ["Experiment", "load_rows"],
     "report.audit": ["audit", "audit_rows"],
     "llm": ["Cassette", "Reply", "Usage", "ask", "chat_model"],
-    "labelling.checkers": ["ModelChecker", "make_checker"],
+    "labelling.checkers": ["ModelChecker"],
     "labelling.claims": ["check_claims", "extract_claims", "ragchecker_labels"],
     "datagen.drafts": ["accept_drafts", "draft_items", "draft_questions"],
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],

@@ -31,7 +31,7 @@ from ragbench.data.tables import is_missing
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.experiment.manifest import load_rows
 from ragbench.experiment.rows import answers_of
-from ragbench.labelling.checkers import ModelChecker, make_checker
+from ragbench.labelling.checkers import ModelChecker
 from ragbench.labelling.claims import extract_claims, ragchecker_calls, ragchecker_labels
 from ragbench.labelling.grades import PROMPT, grade
 from ragbench.labelling.keypoints import keypoint_verdicts
@@ -440,7 +440,7 @@ def _labels_to_make(numbers: Numbers, existing: Collection[str]) -> list[str]:
 
 def _source(labels: Any, checker: Any, cassette: Any, options: Mapping[str, Any]) -> _LabelSource:
     if isinstance(checker, str):
-        checker = make_checker(checker, cassette=cassette)
+        checker = ModelChecker(checker, cassette=cassette)
     return _LabelSource(labels, checker, options)
 
 

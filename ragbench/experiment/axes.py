@@ -16,12 +16,12 @@ from typing import Any
 from ragbench import chunking, data, retrieval
 from ragbench.embedding import make_embedder
 from ragbench.errors import ConfigError, RagbenchError, check_known, unknown
-from ragbench.labelling.checkers import make_checker
+from ragbench.labelling.checkers import ModelChecker
 from ragbench.llm import chat_model
 from ragbench.llm.models import NAMES, TWO_WAYS
 from ragbench.records import Dataset
-from ragbench.retrieval.multiquery import make_decomposer, no_decomposer
-from ragbench.retrieval.rerank import make_scorer
+from ragbench.retrieval.multiquery import llm_decomposer, no_decomposer
+from ragbench.retrieval.rerank import CrossEncoder
 
 AXES = ("data", "chunker", "retriever", "generator", "judge")
 NONE = "none"
@@ -32,12 +32,7 @@ GENERATORS: dict[str, Callable[..., Any]] = {}
 JUDGES: dict[str, Callable[..., Any]] = {}
 # Models that are no axes: of the retrievers and chunkers that name none themselves, and of the
 # metrics.
-MODELS: Mapping[str, Callable] = {
-    "embedder": make_embedder,
-    "scorer": make_scorer,
-    "decompose": make_decomposer,
-    "checker": make_checker,
-}
+MODELS = ("embedder", "scorer", "decompose", "checker")
 # Of a chat model, in a file or a mapping.
 _MODEL_OPTIONS = (
     "host",
@@ -209,7 +204,7 @@ def _chunker(
 def _retriever(
     _: str, use: str, options: dict[str, Any], models: Mapping[str, Any], folder: Path
 ) -> Callable:
-    takes = retrieval.table.settings_of(use, objects=True)
+    takes = retrieval.table.settings_of(use)
     settings = _with_models(use, takes, options, models, folder)
     if "decompose" in takes and settings.get("decompose") is None:
         raise no_decomposer()
@@ -234,10 +229,15 @@ def _person(axis: str, use: str, options: Mapping[str, Any], _: Mapping, folder:
 
 def _model(key: str, use: str, options: dict[str, Any], _: Mapping, folder: Path) -> Any:
     """Make a model that is no axis."""
-    if key != "embedder" and use != "minilm":
-        # A model's replies are kept beside the file, so that a run goes on where it stopped.
-        options["cassette"] = str(folder / options.get("cassette", f"{key}.sqlite"))
-    return MODELS[key](_beside(folder, use), **options)
+    if key == "embedder":
+        return make_embedder(_beside(folder, use), **options)
+    if key == "scorer":
+        check_known("scorer", [use], ["minilm"])
+        return CrossEncoder(**options)
+    # A model's replies are kept beside the file, so that a run goes on where it stopped.
+    cassette = str(folder / options.pop("cassette", f"{key}.sqlite"))
+    asks = {"decompose": llm_decomposer, "checker": ModelChecker}[key]
+    return asks(chat_model(_beside(folder, use), **options), cassette=cassette)
 
 
 _MAKERS: Mapping[str, Callable] = {

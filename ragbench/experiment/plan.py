@@ -17,7 +17,7 @@ from ragbench.labelling.grades import group_answers
 from ragbench.llm import Cassette, Plan, PlannedStep, plan
 from ragbench.onnx_models import cores
 from ragbench.records import Answer
-from ragbench.retrieval.multiquery import dense_searches, model_calls
+from ragbench.retrieval.base import searches
 
 
 def plan_experiment(experiment: Any) -> Plan:
@@ -68,10 +68,11 @@ def _embeddings(run: Run) -> Plan:
     missing = {id(error): (error.embedder, set(error.texts)) for error in run.not_cut.values()}
     for (data, *_), engine in run.retrievers.items():
         queries = [question.text for question in run.data[data].questions]
-        for dense, of_queries in dense_searches(engine, queries):
-            place = getattr(dense.embedder, "path", id(dense.embedder))
-            _, texts = missing.setdefault(place, (dense.embedder, set()))
-            texts.update(_not_on_disk(dense.embedder, dense.texts, of_queries))
+        for part, of_queries in searches(engine, queries):
+            if hasattr(part, "nearest"):
+                place = getattr(part.embedder, "path", id(part.embedder))
+                _, texts = missing.setdefault(place, (part.embedder, set()))
+                texts.update(_not_on_disk(part.embedder, part.texts, of_queries))
     planned = Plan()
     for data, chunker in run.not_cut:
         note = f"{chunker} on {data} embeds to cut: its chunks are not counted yet"
@@ -94,11 +95,14 @@ def _retrievers(run: Run) -> Plan:
     """Count what retrievers ask of models."""
     planned = Plan()
     for (data, *_), engine in run.retrievers.items():
-        for step, calls, asked_by in model_calls(engine):
-            tape = asked_by.cassette
-            if tape is not None and not isinstance(tape, Cassette):
-                tape = Cassette(tape) if Path(tape).exists() else None
-            planned += plan({step: calls * len(run.data[data].questions)}, asked_by.model, tape)
+        for part, _ in searches(engine, ()):
+            decompose = getattr(part, "decompose", None)
+            if hasattr(decompose, "model"):
+                tape = decompose.cassette
+                if tape is not None and not isinstance(tape, Cassette):
+                    tape = Cassette(tape) if Path(tape).exists() else None
+                calls = len(run.data[data].questions)
+                planned += plan({"decompose": calls}, decompose.model, tape)
     return planned
 
 

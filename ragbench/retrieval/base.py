@@ -8,8 +8,7 @@ returned; the same input gives the same output, whatever the order of the chunks
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,27 +18,6 @@ from pydantic import AfterValidator, PositiveInt, PrivateAttr, ValidationError
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Chunk, Hit
-
-
-def check_chunks(chunks: Iterable[Chunk]) -> list[Chunk]:
-    """List the chunks; ConfigError for something else, DataError for none or two that share an
-    id.
-    """
-    chunks = list(chunks)
-    if not chunks:
-        do = "check that the documents have text"
-        raise DataError("no chunks to index", "at least one Chunk", do)
-    names = set()
-    for chunk in chunks:
-        texts = (chunk.id, chunk.text) if isinstance(chunk, Chunk) else [None]
-        if not all(isinstance(text, str) for text in texts):
-            do = "call token_chunks(documents)"
-            raise ConfigError(f"a chunk is {chunk!r:.200}", "ragbench.Chunk", do)
-        if chunk.id in names:
-            do = "give every chunk an id of its own"
-            raise DataError(f"two chunks share the id {chunk.id!r}", "unique ids", do)
-        names.add(chunk.id)
-    return chunks
 
 
 def check_retriever(retriever: Any) -> Any:
@@ -54,32 +32,34 @@ def check_retriever(retriever: Any) -> Any:
 Searcher = Annotated[Any, AfterValidator(check_retriever)]
 
 
-def retriever_settings(retriever: Any) -> dict[str, Any]:
-    """Return a retriever's settings, or without any its name, or its class's."""
-    settings = getattr(retriever, "settings", None)
-    name = getattr(retriever, "__qualname__", type(retriever).__name__)
-    return settings() if callable(settings) else {"retriever": name}
+def searches(retriever: Any, queries: Sequence[str]) -> Iterator[tuple[Any, list[str]]]:
+    """Yield a retriever and all inside it, each with its queries as far as they are known.
+
+    What a model derives costs, and is known only when it is asked: below a retriever that
+    decomposes there are no queries.
+    """
+    yield retriever, list(queries)
+    if hasattr(retriever, "decompose"):
+        queries = []
+    for inner in _inner(retriever):
+        yield from searches(inner, queries)
+
+
+def _inner(retriever: Any) -> list[Any]:
+    """Return the retrievers that one wraps."""
+    over = getattr(retriever, "over", [])
+    return over if isinstance(over, list) else [over]
 
 
 def _described(value: Any) -> Any:
+    """Return a setting, ready for JSON: an object by its own settings, else by its name."""
     if isinstance(value, list):
-        return [*map(_described, value)]
-    plain = value is None or isinstance(value, bool | int | float | str | dict | tuple)
-    return value if plain else retriever_settings(value)
-
-
-def before(end: int, chunks: Iterable[Chunk]) -> list[Chunk]:
-    """Return the chunks that begin before character ``end`` of their texts joined with one space,
-    the last one cut.
-    """
-    kept = []
-    start = 0
-    for chunk in chunks:
-        if start >= end:
-            break
-        kept.append(replace(chunk, text=chunk.text[: end - start]))
-        start += len(chunk.text) + 1
-    return kept
+        return [_described(each) for each in value]
+    if value is None or isinstance(value, bool | int | float | str | dict | tuple):
+        return value
+    if callable(getattr(value, "settings", None)):
+        return value.settings()
+    return {"retriever": getattr(value, "__qualname__", type(value).__name__)}
 
 
 def ranked(pairs: Iterable[tuple[Chunk, float]]) -> list[Hit]:
@@ -115,7 +95,7 @@ class Retriever(BaseRetriever):
         """Return the best ``k`` hits of every query, best first; fewer where fewer chunks
         qualify.
         """
-        queries = _texts(queries)
+        queries = _checked_queries(queries)
         if isinstance(k, bool) or not hasattr(k, "__index__") or k < 1:
             raise ConfigError(f"k={k!r}", "a whole number, at least 1", "use for instance k=10")
         if not queries:
@@ -136,19 +116,18 @@ class Retriever(BaseRetriever):
         Default: the fields of the class, objects by their own settings; a field ``over`` is what a
         retriever wraps.
         """
-        fields = {
-            name: _described(value) for name, value in self if name not in Retriever.model_fields
-        }
-        return {"retriever": type(self).__name__, **fields}
+        settings = {"retriever": type(self).__name__}
+        for name, value in self:
+            if name not in Retriever.model_fields:
+                settings[name] = _described(value)
+        return settings
 
     def __repr__(self) -> str:
         """Write what changes the hits in one line: ``Dense(embedder='all-MiniLM-L6-v2-fp32',
         chunks=12)``.
         """
-        settings = retriever_settings(self)
-        over = settings.pop("over", [])
-        parts = [str(inner["retriever"]) for inner in (over if isinstance(over, list) else [over])]
-        for name, value in settings.items():
+        parts = [_described(inner)["retriever"] for inner in _inner(self)]
+        for name, value in self.settings().items():
             if name != "retriever" and not isinstance(value, dict | list):
                 parts.append(f"{name}={value!r}")
         return f"{type(self).__name__}({', '.join(parts)})"
@@ -158,11 +137,13 @@ class Retriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: Any = None, k: int | None = None
     ) -> list[LangChainDocument]:
-        hits = self.search([query], self.k if k is None else k)[0]
+        if k is None:
+            k = self.k
+        (hits,) = self.search([query], k)
         return [_document(hit.chunk, score=hit.score, rank=hit.rank) for hit in hits]
 
 
-def _texts(queries: Sequence[str]) -> list[str]:
+def _checked_queries(queries: Sequence[str]) -> list[str]:
     if isinstance(queries, str) or not isinstance(queries, Iterable):
         got = f"queries is {type(queries).__name__}"
         raise ConfigError(got, "a list of str", "pass [query], or call invoke(query)")
@@ -187,17 +168,22 @@ class Index(Retriever):
     def __init__(self, chunks: Iterable[Chunk], *, title: bool = False, **fields: Any) -> None:
         super().__init__(**fields)
         self._title = title
-        self._chunks = sorted(check_chunks(chunks), key=lambda chunk: chunk.id)
+        self._chunks = sorted(_checked_chunks(chunks), key=lambda chunk: chunk.id)
 
     @property
     def texts(self) -> list[str]:
         """What is searched, in the order of ``chunks``."""
-        return [f"{c.title}\n{c.text}" if self._title and c.title else c.text for c in self._chunks]
+        texts = []
+        for chunk in self._chunks:
+            titled = self._title and chunk.title
+            texts.append(f"{chunk.title}\n{chunk.text}" if titled else chunk.text)
+        return texts
 
-    @property
-    def with_title(self) -> dict[str, bool]:
-        """The entry of ``settings()``: none where titles are not searched, as in older runs."""
-        return {"title": True} if self._title else {}
+    def settings(self) -> dict[str, Any]:
+        settings = super().settings()
+        if self._title:  # no entry where titles are not searched, as in older runs
+            settings["title"] = True
+        return settings
 
     @property
     def chunks(self) -> list[Chunk]:
@@ -215,15 +201,37 @@ class Index(Retriever):
                 got = f"{type(self).__name__} gave scores of shape {row.shape}, or one that is NaN"
                 expected = f"a number for each of {len(self._chunks)} chunks"
                 raise DataError(got, expected, "score every chunk, with 0 for no hit")
-            order = np.argsort(-row, kind="stable")
-            hits.append(self._hits(order, row[order], k))
+            best_first = np.argsort(-row, kind="stable")
+            places = best_first[row[best_first] != 0][:k]
+            hits.append(self.hits_at(places.tolist(), row[places].tolist()))
         return hits
 
-    def _hits(self, places: np.ndarray, scores: np.ndarray, k: int) -> list[Hit]:
-        """Return the hits at places of chunks, best first, as far as their scores are not 0."""
-        kept = np.flatnonzero(scores)[:k]
-        pairs = zip(places[kept].tolist(), scores[kept].tolist(), strict=True)
-        return ranked((self._chunks[place], score) for place, score in pairs)
+    def hits_at(self, places: Iterable[int], scores: Iterable[float]) -> list[Hit]:
+        """Return the hits at places in ``chunks``, in the order given."""
+        chunks = self._chunks  # every look at a private attribute of a pydantic model is slow
+        pairs = zip(places, scores, strict=True)
+        return ranked((chunks[place], score) for place, score in pairs)
+
+
+def _checked_chunks(chunks: Iterable[Chunk]) -> list[Chunk]:
+    """List the chunks; ConfigError for something else, DataError for none or two that share an
+    id.
+    """
+    chunks = list(chunks)
+    if not chunks:
+        do = "check that the documents have text"
+        raise DataError("no chunks to index", "at least one Chunk", do)
+    ids = set()
+    for chunk in chunks:
+        is_chunk = isinstance(chunk, Chunk)
+        if not is_chunk or not isinstance(chunk.id, str) or not isinstance(chunk.text, str):
+            do = "call token_chunks(documents)"
+            raise ConfigError(f"a chunk is {chunk!r:.200}", "ragbench.Chunk", do)
+        if chunk.id in ids:
+            do = "give every chunk an id of its own"
+            raise DataError(f"two chunks share the id {chunk.id!r}", "unique ids", do)
+        ids.add(chunk.id)
+    return chunks
 
 
 # Anybody's: a vector store's ``as_retriever()``, a retriever of another package
@@ -251,38 +259,45 @@ class FromLangChain(Index):
 
     label: str
     _retriever: Any = PrivateAttr()
-    _known: dict[str, Chunk] = PrivateAttr()
+    _chunk_of: dict[str, Chunk] = PrivateAttr()  # by its id, or by its text
 
     def __init__(self, retriever: Any, chunks: Iterable[Chunk], label: str) -> None:
         if not callable(getattr(retriever, "invoke", None)):
+            do = "of a vector store, pass store.as_retriever()"
             got = f"retriever is {type(retriever).__name__}"
-            raise ConfigError(
-                got, "a LangChain retriever", "of a vector store, pass store.as_retriever()"
-            )
+            raise ConfigError(got, "a LangChain retriever", do)
         super().__init__(chunks, label=label)
         self._retriever = retriever
-        self._known = {c.text: c for c in reversed(self._chunks)} | {c.id: c for c in self._chunks}
+        by_text = {chunk.text: chunk for chunk in reversed(self._chunks)}  # the first of equal ones
+        self._chunk_of = by_text | {chunk.id: chunk for chunk in self._chunks}
 
     def _search(self, queries: list[str], k: int) -> list[list[Hit]]:
-        retriever = self._retriever
-        if isinstance(retriever, BaseRetriever):
-            if isinstance(getattr(retriever, "search_kwargs", None), dict):
-                search_options = {"search_kwargs": retriever.search_kwargs | {"k": k}}
-                retriever = retriever.model_copy(update=search_options)
-            elif hasattr(retriever, "k"):
-                retriever = retriever.model_copy(update={"k": k})
+        retriever = self._asked_for(k)
         hits = []
         for query in queries:
-            chunks = list(dict.fromkeys(map(self._chunk, retriever.invoke(query))))[:k]
+            found = [self._found(document) for document in retriever.invoke(query)]
+            chunks = list(dict.fromkeys(found))[:k]
             hits.append(ranked((chunk, 1 / rank) for rank, chunk in enumerate(chunks, 1)))
         return hits
 
-    def _chunk(self, document: LangChainDocument) -> Chunk:
-        for key in (document.metadata.get("chunk_id"), document.id, document.page_content):
-            if key in self._known:
-                return self._known[key]
-        got = (
-            f"{self.label} found a text that is none of the chunks: {document.page_content[:60]!r}"
-        )
+    def _asked_for(self, k: int) -> Any:
+        """Return the retriever set to k documents, as far as it says how."""
+        retriever = self._retriever
+        options = {}
+        if isinstance(getattr(retriever, "search_kwargs", None), dict):
+            options = {"search_kwargs": retriever.search_kwargs | {"k": k}}
+        elif hasattr(retriever, "k"):
+            options = {"k": k}
+        if not options or not isinstance(retriever, BaseRetriever):
+            return retriever
+        return retriever.model_copy(update=options)
+
+    def _found(self, document: LangChainDocument) -> Chunk:
+        """Return the chunk that a document was made of."""
+        text = document.page_content
+        for key in (document.metadata.get("chunk_id"), document.id, text):
+            if key in self._chunk_of:
+                return self._chunk_of[key]
+        got = f"{self.label} found a text that is none of the chunks: {text[:60]!r}"
         do = "index ragbench.to_langchain(chunks), which keeps their ids"
         raise DataError(got, "documents made of these chunks", do)

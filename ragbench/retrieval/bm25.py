@@ -28,7 +28,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from pydantic import Field, PrivateAttr
@@ -36,8 +36,8 @@ from pydantic import Field, PrivateAttr
 from ragbench.errors import check_known
 from ragbench.onnx_models import cores
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Index, ranked
-from ragbench.retrieval.text import TOKENIZERS, Tokenizer, Words, get_tokenizer
+from ragbench.retrieval.base import Index
+from ragbench.retrieval.text import Tokenizer, Words, get_tokenizer
 
 _HITS_AT_ONCE = 1 << 22  # bounds the memory of results when k is in the thousands
 _Weight = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
@@ -46,6 +46,15 @@ _K3 = 8.0  # weight of repeated query terms in ``terrier``
 
 # variant -> its default tokenizer
 _VARIANTS = {"terrier": "terrier", "lucene": "auto"}
+
+
+class _WeightedTerms(NamedTuple):
+    """The terms of all queries, one query after the other."""
+
+    bounds: np.ndarray  # (queries + 1,): where each query's terms begin
+    terms: np.ndarray  # their numbers
+    weights: np.ndarray  # idf, times what a repeated term counts
+    lightest: np.ndarray  # places within the query, from the lightest term to the heaviest
 
 
 class BM25(Index):
@@ -62,16 +71,13 @@ class BM25(Index):
         chose); of ``terrier`` its own.
     """
 
+    variant: str
     k1: _Weight = Field(gt=0)
     b: _Weight = Field(le=1)
-    variant: str
-    _tokenizer: Words = PrivateAttr()
-    _terms: dict[str, int] = PrivateAttr()
-    _start: np.ndarray = PrivateAttr()  # (terms + 1,): where each term's postings begin
-    _postings: np.ndarray = PrivateAttr()  # positions of chunks, ascending within a term
-    _tf: np.ndarray = PrivateAttr()  # count of the term in that chunk
-    _norm: np.ndarray = PrivateAttr()  # (chunks,): K
+    _tokenizer: Tokenizer = PrivateAttr()
+    _terms: dict[str, int] = PrivateAttr()  # the number of each term
     _idf: np.ndarray = PrivateAttr()  # (terms,)
+    _index: tuple[np.ndarray, ...] = PrivateAttr()  # see `_build`
 
     def __init__(
         self,
@@ -85,131 +91,129 @@ class BM25(Index):
         k: int = 10,
     ) -> None:
         check_known("BM25 variant", [variant], _VARIANTS)
-        tokenizer = _VARIANTS[variant] if tokenizer is None else tokenizer
+        if tokenizer is None:
+            tokenizer = _VARIANTS[variant]
         get_tokenizer(tokenizer)  # a wrong name is told before the chunks are looked at
         super().__init__(chunks, k1=k1, b=b, variant=variant, title=title, k=k)
         self._tokenizer = get_tokenizer(tokenizer, self.texts)
         self._build()
 
     @property
-    def tokenizer(self) -> Words:
+    def tokenizer(self) -> Tokenizer:
         """What cuts texts and queries into terms; for ``"auto"``, what was chosen."""
         return self._tokenizer
 
     def settings(self) -> dict[str, Any]:
-        cut = self._tokenizer
-        named = {id(one): name for name, one in TOKENIZERS.items()}
-        name = named.get(id(cut)) or getattr(cut, "name", None) or getattr(cut, "__qualname__", "")
-        settings = {"retriever": "BM25", "variant": self.variant, "k1": self.k1, "b": self.b}
+        settings = super().settings()
         if self.variant == "terrier":
             settings["k3"] = _K3
-        settings |= {"tokenizer": name or type(cut).__name__, "ties": "id"}
-        return settings | {"chunks": len(self._chunks)} | self.with_title
+        own = {"tokenizer": self._tokenizer.name, "ties": "id", "chunks": len(self._chunks)}
+        return settings | own
 
     def _build(self) -> None:
+        """Index the chunks.
+
+        ``_index`` holds where each term's postings begin, the chunks in which it stands (their
+        places, ascending), its count tf in each, and K of every chunk.
+        """
         from scipy.sparse import csc_array
 
         n = len(self._chunks)
         term, chunk = self._occurrences()
         ones = np.ones(len(chunk), np.uint32)
-        # adds up the ones
-        counts = csc_array((ones, (chunk, term)), shape=(n, max(1, len(self._terms))))
-        self._start = counts.indptr.astype(np.int64)
-        self._postings = counts.indices
-        self._tf = counts.data
+        shape = (n, max(1, len(self._terms)))
+        counts = csc_array((ones, (chunk, term)), shape=shape)  # adds up the ones
+        start = counts.indptr.astype(np.int64)
+        df = np.diff(start)[: len(self._terms)]
+        self._idf = self._idf_of(df)
         lengths = np.bincount(chunk, minlength=n)
-        # no chunk has a term: there is nothing to normalise
-        average = int(lengths.sum()) / n or 1.0
-        self._norm = self.k1 * (1 - self.b + self.b * lengths / average)
-        self._idf = self._idf_of(np.diff(self._start)[: len(self._terms)])
+        average = lengths.sum() / n or 1.0  # where no chunk has a term, there is nothing to divide
+        norm = self.k1 * (1 - self.b + self.b * lengths / average)
+        self._index = (start, counts.indices, counts.data, norm)
 
     def _occurrences(self) -> tuple[np.ndarray, np.ndarray]:
         """Number the terms; return the term and the chunk of every word of the chunks, in order."""
         tokenizer = self._tokenizer
-        tokens_of = tokenizer.tokens if isinstance(tokenizer, Tokenizer) else tokenizer
         number_of: dict[str, int] = defaultdict(itertools.count().__next__)
-        numbers = array("i")
+        tokens = array("i")  # numbers, of one chunk after the other
         ends = [0]
         for text in self.texts:
-            numbers.extend(map(number_of.__getitem__, tokens_of(text)))
-            ends.append(len(numbers))
-        # Stop words and stems are settled once per distinct token.
-        kept: Sequence[str | None] = list(number_of)
-        if isinstance(tokenizer, Tokenizer):
-            kept = tokenizer.terms(list(number_of))
-        terms = self._terms = {}
-        term_of = np.array(
-            [-1 if t is None else terms.setdefault(t, len(terms)) for t in kept], np.int32
-        )
-        term = term_of[np.array(numbers, np.int32)]
+            tokens.extend(map(number_of.__getitem__, tokenizer.tokens(text)))
+            ends.append(len(tokens))
+        self._terms = {}
+        terms = self._terms
+        term_of_token = []  # -1: the token is dropped
+        # stop words and stems are settled once for each distinct token
+        for term in tokenizer.terms(list(number_of)):
+            number = -1
+            if term is not None:
+                number = terms.setdefault(term, len(terms))
+            term_of_token.append(number)
+        term = np.array(term_of_token, np.int32)[np.array(tokens, np.int32)]
         chunk = np.repeat(np.arange(len(ends) - 1, dtype=np.int32), np.diff(ends))
-        return term[term >= 0], chunk[term >= 0]
+        kept = term >= 0
+        return term[kept], chunk[kept]
 
     def _idf_of(self, df: np.ndarray) -> np.ndarray:
         """Return the idf of terms that stand in so many chunks."""
         odds = (len(self._chunks) - df + 0.5) / (df + 0.5)
         return np.log2(odds) if self.variant == "terrier" else np.log(1 + odds)
 
-    def _query_terms(self, queries: list[str]) -> list[list[int]]:
-        tokenizer = self._tokenizer
-        terms = self._terms
-        if not isinstance(tokenizer, Tokenizer):
-            return [[terms[t] for t in tokenizer(query) if t in terms] for query in queries]
-        tokens = [tokenizer.tokens(tokenizer.clean_query(query)) for query in queries]
-        distinct = list({t for ts in tokens for t in ts})
-        term_numbers = {
-            t: terms[term]
-            for t, term in zip(distinct, tokenizer.terms(distinct), strict=True)
-            if term in terms
-        }
-        return [[term_numbers[t] for t in ts if t in term_numbers] for ts in tokens]
-
     def _search(self, queries: list[str], k: int) -> list[list[Hit]]:
-        n = len(queries)
         k = min(k, len(self._chunks))
-        search = partial(self._search_part, self._weighted(queries), k)
-        size = max(1, min(256, _HITS_AT_ONCE // k))
-        starts = range(0, n, size)
+        weighted = self._weighted(queries)
+        size = max(1, min(256, _HITS_AT_ONCE // k))  # queries that a thread takes at a time
+        search = partial(self._search_part, weighted, k, size)
+        starts = range(0, len(queries), size)
         with ThreadPoolExecutor(min(len(starts), cores())) as pool:
-            parts = pool.map(search, starts, (min(n, start + size) for start in starts))
-            return list(itertools.chain.from_iterable(parts))
+            return list(itertools.chain.from_iterable(pool.map(search, starts)))
 
-    def _weighted(self, queries: list[str]) -> tuple[np.ndarray, ...]:
-        """Return where each query's terms begin, the terms, their weights, and within each query
-        the numbers of its terms from the lightest to the heaviest.
-        """
-        terms = self._query_terms(queries)
-        factors = [1.0] * sum(map(len, terms))
-        if self.variant == "terrier":
-            counts = [Counter(of_query) for of_query in terms]
-            terms = [list(count) for count in counts]
-            factors = [(_K3 + 1) * qtf / (_K3 + qtf) for count in counts for qtf in count.values()]
-        bounds = np.cumsum([0, *map(len, terms)])
-        term = np.array([t for of_query in terms for t in of_query], np.int32)
-        weight = self._idf[term] * np.array(factors)
+    def _weighted(self, queries: list[str]) -> _WeightedTerms:
+        terms: list[int] = []
+        factors: list[float] = []
+        bounds = [0]
+        for of_query in self._query_terms(queries):
+            counted, by_repetition = self._counted(of_query)
+            terms += counted
+            factors += by_repetition
+            bounds.append(len(terms))
+        weights = self._idf[np.array(terms, np.int32)] * np.array(factors)
         sizes = np.diff(bounds)
-        order = np.lexsort((weight, np.repeat(np.arange(len(terms)), sizes)))
-        return bounds, term, weight, order - np.repeat(bounds[:-1], sizes)
+        query = np.repeat(np.arange(len(queries)), sizes)
+        lightest = np.lexsort((weights, query)) - np.repeat(bounds[:-1], sizes)
+        return _WeightedTerms(np.array(bounds), np.array(terms, np.int32), weights, lightest)
+
+    def _query_terms(self, queries: list[str]) -> list[list[int]]:
+        """Return the terms of each query that the chunks have, in their order."""
+        tokenizer = self._tokenizer
+        tokens = [tokenizer.tokens(tokenizer.clean_query(query)) for query in queries]
+        distinct = list(dict.fromkeys(itertools.chain.from_iterable(tokens)))
+        terms = self._terms
+        number_of = {}
+        for token, term in zip(distinct, tokenizer.terms(distinct), strict=True):
+            if term in terms:
+                number_of[token] = terms[term]
+        return [[number_of[token] for token in row if token in number_of] for row in tokens]
+
+    def _counted(self, terms: list[int]) -> tuple[list[int], list[float]]:
+        """Return a query's terms, and by what each is multiplied for its repetitions."""
+        if self.variant == "lucene":
+            return terms, [1.0] * len(terms)
+        counts = Counter(terms)
+        return list(counts), [(_K3 + 1) * qtf / (_K3 + qtf) for qtf in counts.values()]
 
     def _search_part(
-        self, query_terms: tuple[np.ndarray, ...], k: int, first: int, stop: int
+        self, weighted: _WeightedTerms, k: int, size: int, first: int
     ) -> list[list[Hit]]:
-        """Search for the queries from ``first`` to ``stop``."""
+        """Search for ``size`` queries, beginning with the query ``first``."""
         from ragbench.retrieval import _kernels
 
-        bounds, term, weight, lightest = query_terms
-        scores = np.empty((stop - first, k))
-        places = np.empty((stop - first, k), np.int32)
-        positions = np.zeros(stop - first, np.int32)
-        index = (self._start, self._postings, self._tf, self._norm)
+        bounds = weighted.bounds[first : first + size + 1]
+        count = len(bounds) - 1
+        scores = np.empty((count, k))
+        places = np.empty((count, k), np.int32)
+        n_hits = np.zeros(count, np.int32)
         gain = self.k1 + 1 if self.variant == "terrier" else 1.0
-        bounds = bounds[first : stop + 1]
-        _kernels.search(index, gain, bounds, term, weight, lightest, scores, places, positions)
-        chunks = self._chunks  # every look at a private attribute of a pydantic model is slow
-        hits = []
-        for n, row, values in zip(
-            positions.tolist(), places.tolist(), scores.tolist(), strict=True
-        ):
-            pairs = zip(row[:n], values[:n], strict=True)
-            hits.append(ranked((chunks[place], score) for place, score in pairs))
-        return hits
+        _kernels.search(self._index, gain, bounds, *weighted[1:], scores, places, n_hits)
+        results = zip(n_hits.tolist(), places.tolist(), scores.tolist(), strict=True)
+        return [self.hits_at(row[:n], values[:n]) for n, row, values in results]

@@ -19,7 +19,7 @@ from pydantic import Field, PositiveInt, PrivateAttr
 from ragbench.embedding import as_array, warn_of_language
 from ragbench.errors import ConfigError, ModelError
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Index, Retriever, ranked
+from ragbench.retrieval.base import Index, Retriever
 
 TILE = 1 << 24  # similarities computed at a time: 64 MB
 
@@ -48,8 +48,10 @@ class Dense(Index):
             raise ConfigError(got, "a LangChain Embeddings", "pass for instance ragbench.MiniLM()")
         super().__init__(chunks, embedder=embedder, title=title, k=k)
         warn_of_language(embedder, [chunk.text for chunk in self._chunks])
-        measure = getattr(getattr(embedder, "embedder", embedder), "unread_share", None)
-        self._unread = round(measure(self.texts), 3) if measure else 0.0
+        self._unread = 0.0
+        model = getattr(embedder, "embedder", embedder)  # within a cache
+        if hasattr(model, "unread_share"):
+            self._unread = round(model.unread_share(self.texts), 3)
         if self._unread:
             warnings.warn(
                 f"{self._unread:.1%} of the chunks' tokens lie beyond the 256 that "
@@ -60,15 +62,12 @@ class Dense(Index):
 
     def settings(self) -> dict[str, Any]:
         model = getattr(self.embedder, "model_id", None) or getattr(self.embedder, "model", None)
-        name = str(model or type(self.embedder).__name__)
-        settings = {
-            "retriever": "Dense",
-            "embedder": name,
-            "similarity": "cosine",
-            "chunks": len(self._chunks),
-        }
-        unread = {"share_not_read": self._unread} if self._unread else {}
-        return settings | self.with_title | unread
+        settings = super().settings()
+        settings["embedder"] = str(model or type(self.embedder).__name__)
+        settings |= {"similarity": "cosine", "chunks": len(self._chunks)}
+        if self._unread:
+            settings["share_not_read"] = self._unread
+        return settings
 
     @property
     def vectors(self) -> np.ndarray:
@@ -103,14 +102,16 @@ class Dense(Index):
         nearest = []
         for start in range(0, len(queries), size):
             tile = queries[start : start + size]
-            for query, rough in zip(tile, tile @ vectors.T, strict=True):
+            cosines = tile @ vectors.T
+            for query, rough in zip(tile, cosines, strict=True):
                 nearest.append(_exact(rough, query, vectors, k))
         return nearest
 
     def _search(self, queries: list[str], k: int) -> list[list[Hit]]:
         # scaled once more: the last bit of recorded scores is of that
         vectors = _unit(self.embed_queries(queries))
-        return [self._hits(places, scores, k) for places, scores in self.nearest(vectors, k)]
+        nearest = self.nearest(vectors, k)
+        return [self.hits_at(places.tolist(), scores.tolist()) for places, scores in nearest]
 
 
 def _exact(
@@ -119,18 +120,20 @@ def _exact(
     """Return places and scores of the k best among ``vectors``, zeros left out, from their rough
     similarities.
     """
-    places = np.arange(len(rough))
-    if k < len(rough):
+    n = len(rough)
+    places = np.arange(n)
+    if k < n:
+        kth_best = np.partition(rough, -k)[-k]
         # bounds the rounding of a float32 product of unit vectors
         error = len(query) * np.finfo(np.float32).eps
-        places = np.flatnonzero(rough >= np.partition(rough, -k)[-k] - 2 * error)
+        places = np.flatnonzero(rough >= kth_best - 2 * error)
     scores = _dots(vectors[places], query)
-    if len(places) < len(rough) and np.count_nonzero(scores) < k:  # there may be hits below zero
-        places = np.arange(len(rough))
+    if len(places) < n and np.count_nonzero(scores) < k:  # there may be hits below zero
+        places = np.arange(n)
         scores = _dots(vectors, query)
-    order = np.argsort(-scores, kind="stable")
-    order = order[scores[order] != 0][:k]
-    return places[order], scores[order]
+    best_first = np.argsort(-scores, kind="stable")
+    hits = best_first[scores[best_first] != 0][:k]
+    return places[hits], scores[hits]
 
 
 def _dots(vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
@@ -142,8 +145,9 @@ def _dots(vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
     """Scale rows to unit length; zero rows stay zero."""
-    norms = np.linalg.norm(vectors, axis=1)
-    return np.ascontiguousarray(vectors / np.where(norms == 0, 1, norms)[:, None])
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    norms[norms == 0] = 1
+    return np.ascontiguousarray(vectors / norms)
 
 
 class MMR(Retriever):
@@ -168,19 +172,17 @@ class MMR(Retriever):
         self, over: Any, fetch_k: int = 20, lambda_mult: float = 0.5, *, k: int = 10
     ) -> None:
         if not hasattr(over, "nearest"):
-            got = f"over is {type(over).__name__}"
-            raise ConfigError(
-                got, "a Dense retriever, whose vectors MMR compares", "pass Dense(...)"
-            )
+            expected = "a Dense retriever, whose vectors MMR compares"
+            raise ConfigError(f"over is {type(over).__name__}", expected, "pass Dense(...)")
         super().__init__(over=over, fetch_k=fetch_k, lambda_mult=lambda_mult, k=k)
 
     def _search(self, queries: list[str], k: int) -> list[list[Hit]]:
-        chunks = self.over.chunks
-        vectors = self.over.vectors
+        dense = self.over
+        nearest = dense.nearest(dense.embed_queries(queries), self.fetch_k)
         hits = []
-        for places, scores in self.over.nearest(self.over.embed_queries(queries), self.fetch_k):
-            chosen = _select_mmr(vectors[places], scores, k, self.lambda_mult)
-            hits.append(ranked((chunks[places[c]], float(scores[c])) for c in chosen))
+        for places, scores in nearest:
+            chosen = _select_mmr(dense.vectors[places], scores, k, self.lambda_mult)
+            hits.append(dense.hits_at(places[chosen].tolist(), scores[chosen].tolist()))
         return hits
 
 
@@ -190,10 +192,14 @@ def _select_mmr(
     """Select among candidates, the most similar one first, by their unit vectors; the earlier one
     wins a tie.
     """
-    chosen = [0] if len(vectors) else []
-    redundancy = np.full(len(vectors), -np.inf)  # largest similarity to one that is chosen
-    while len(chosen) < min(k, len(vectors)):
-        redundancy = np.maximum(redundancy, _dots(vectors, vectors[chosen[-1]]))
+    n = len(vectors)
+    if n == 0:
+        return []
+    chosen = [0]
+    redundancy = np.full(n, -np.inf)  # largest similarity to one that is chosen
+    while len(chosen) < min(k, n):
+        latest = vectors[chosen[-1]]
+        redundancy = np.maximum(redundancy, _dots(vectors, latest))
         value = lambda_mult * similarity - (1 - lambda_mult) * redundancy
         value[chosen] = -np.inf
         chosen.append(int(value.argmax()))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydantic import PositiveInt
@@ -20,6 +20,9 @@ from ragbench.llm.models import TWO_WAYS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Retriever, Searcher, ranked
+
+_BULLET = re.compile(r"^\s*(?:[-*•–]\s+|\(?\d{1,2}[.):]\s*)?")  # or a number
+_QUOTES = "\"'“”`*"
 
 
 class MultiQuery(Retriever):
@@ -57,65 +60,48 @@ class MultiQuery(Retriever):
         super().__init__(over=over, decompose=decompose, k_each=k_each, keep=keep, k=k)
 
     def settings(self) -> dict[str, Any]:
-        named = {"decomposer": getattr(self.decompose, "__name__", type(self.decompose).__name__)}
-        return super().settings() | (
-            {} if hasattr(self.decompose, "settings") else {"decompose": named}
-        )
+        settings = super().settings()
+        if not hasattr(self.decompose, "settings"):
+            name = getattr(self.decompose, "__name__", type(self.decompose).__name__)
+            settings["decompose"] = {"decomposer": name}
+        return settings
 
     def queries(self, questions: Sequence[str]) -> list[list[str]]:
         """Return the derived questions of each question."""
-        batch = getattr(self.decompose, "batch", lambda some: [self.decompose(q) for q in some])
-        lists = []
-        for question, derived in zip(questions, batch(list(questions)), strict=True):
-            usable = isinstance(derived, list | tuple) and all(isinstance(q, str) for q in derived)
-            queries = [q.strip() for q in derived if q.strip()] if usable else []
-            if not queries:
-                got = f"no derived question for {question!r}: the decomposer returned {derived!r}"
-                do = "check the model's reply, or the prompt"
-                raise ModelError(got, "a list of at least one question", do)
-            lists.append(list(dict.fromkeys(queries)))
-        return lists
+        if hasattr(self.decompose, "batch"):
+            lists = self.decompose.batch(list(questions))
+        else:
+            lists = [self.decompose(question) for question in questions]
+        return [_usable(*pair) for pair in zip(questions, lists, strict=True)]
 
     def _search(self, queries: list[str], k: int) -> list[list[Hit]]:
-        derived = self.queries(queries)
-        hit_lists = iter(self.over.search(list(itertools.chain(*derived)), self.k_each))
+        lists = self.queries(queries)
+        every = list(itertools.chain.from_iterable(lists))
+        hits_of_each = iter(self.over.search(every, self.k_each))
         hits = []
-        for of_query in derived:
-            first: dict[str, tuple[Chunk, float]] = {}
-            for hit in itertools.chain.from_iterable(itertools.islice(hit_lists, len(of_query))):
-                first.setdefault(hit.chunk.id, (hit.chunk, hit.score))
+        for derived in lists:
+            first: dict[str, tuple[Chunk, float]] = {}  # by chunk: where it first appeared
+            for of_one in itertools.islice(hits_of_each, len(derived)):
+                for hit in of_one:
+                    first.setdefault(hit.chunk.id, (hit.chunk, hit.score))
             hits.append(ranked(first.values())[: min(k, self.keep)])
         return hits
 
 
-def model_calls(retriever: Any) -> Iterator[tuple[str, int, Any]]:
-    """Yield what a retriever, or one inside it, asks a model of: its step, calls a question, what
-    has the model.
-    """
-    if hasattr(decompose := getattr(retriever, "decompose", None), "model"):
-        yield "decompose", 1, decompose
-    for inner in _inner(retriever):
-        yield from model_calls(inner)
+def _usable(question: str, derived: Any) -> list[str]:
+    """Return each different derived question once; ModelError where there is none, or no list."""
+    queries: list[str] = []
+    if isinstance(derived, list | tuple) and all(isinstance(query, str) for query in derived):
+        stripped = (query.strip() for query in derived)
+        queries = [query for query in dict.fromkeys(stripped) if query]
+    if not queries:
+        got = f"no derived question for {question!r}: the decomposer returned {derived!r}"
+        do = "check the model's reply, or the prompt"
+        raise ModelError(got, "a list of at least one question", do)
+    return queries
 
 
-def dense_searches(retriever: Any, queries: Sequence[str]) -> Iterator[tuple[Any, list[str]]]:
-    """Yield every retriever with vectors that one is, or has inside, with its queries as far as
-    they are known.
-    """
-    if hasattr(retriever, "nearest"):
-        yield retriever, list(queries)
-    if hasattr(retriever, "decompose"):
-        queries = []  # what a model derives costs, and is known only when it is asked
-    for inner in _inner(retriever):
-        yield from dense_searches(inner, queries)
-
-
-def _inner(retriever: Any) -> list[Any]:
-    over = getattr(retriever, "over", [])
-    return over if isinstance(over, list) else [over]
-
-
-class _LLMDecomposer:
+class llm_decomposer:  # noqa: N801 (called as a function is)
     """question -> derived questions by a chat model, for ``MultiQuery``; arguments as of
     `ragbench.llm.ask`.
 
@@ -126,20 +112,21 @@ class _LLMDecomposer:
     def __init__(
         self, model: Any, prompt: Prompt = "decomposition", cassette: Any = None, **options: Any
     ) -> None:
+        if prompt in ("perspectives", "decomposition"):
+            prompt = f"multiquery_{prompt}"
         self.model = model
         self.cassette = cassette
         self.options = options
-        self.prompt = (
-            f"multiquery_{prompt}" if prompt in ("perspectives", "decomposition") else prompt
-        )
-        self._text = load_prompt(self.prompt)
+        self.prompt = prompt
+        self._text = load_prompt(prompt)
 
     def settings(self) -> dict[str, Any]:
         """Return what can change the derived questions, ready for JSON."""
         from ragbench.llm import model_name
 
-        settings = {"decomposer": "llm", "model": model_name(self.model)}
-        return settings | {
+        return {
+            "decomposer": "llm",
+            "model": model_name(self.model),
             "prompt": os.path.basename(self.prompt),
             "prompt_sha256": prompt_hash(self.prompt),
         }
@@ -157,29 +144,20 @@ class _LLMDecomposer:
         options = {"num_predict": BOUNDS["text"], **self.options}
         prompts = [fill_prompt(self._text, question=question) for question in questions]
         replies = ask(self.model, prompts, cassette=self.cassette, step="decompose", **options)
-        lists = [_parse_queries(reply.text) if reply.ok else [] for reply in replies]
-        if failed := [i for i, derived in enumerate(lists) if not derived]:
-            reply = replies[failed[0]]
-            reason = f"holds no question: {reply.text!r}" if reply.ok else f"failed: {reply.error}"
-            got = (
-                f"{len(failed)} of {len(questions)} questions got no derived questions; the reply "
-                f"to {questions[failed[0]]!r} {reason}"
-            )
+        lists = []
+        failures = []
+        for question, reply in zip(questions, replies, strict=True):
+            lists.append(_parse_queries(reply.text))
+            if not reply.ok:
+                failures.append(f"{question!r} failed: {reply.error}")
+            elif not lists[-1]:
+                failures.append(f"{question!r} holds no question: {reply.text!r}")
+        if failures:
+            count = f"{len(failures)} of {len(questions)} questions got no derived questions"
             do = "run again with the same cassette: only the failed ones are asked again"
+            got = f"{count}; the reply to {failures[0]}"
             raise ModelError(got, "one derived question per line", do)
         return lists
-
-
-llm_decomposer = _LLMDecomposer
-
-
-def make_decomposer(name: str, cassette: Any = None, **options: Any) -> _LLMDecomposer:
-    """Make a decomposer of a chat model by its name; ``options`` are of
-    `ragbench.llm.chat_model`.
-    """
-    from ragbench.llm import chat_model
-
-    return _LLMDecomposer(chat_model(name, **options), cassette=cassette)
 
 
 def no_decomposer() -> ConfigError:
@@ -198,12 +176,7 @@ def _parse_queries(text: str) -> list[str]:
     """
     queries = []
     for line in text.splitlines():
-        line = (
-            re.sub(r"^\s*(?:[-*•–]\s+|\(?\d{1,2}[.):]\s*)?", "", line)
-            .strip()
-            .strip("\"'“”`*")
-            .strip()
-        )
+        line = _BULLET.sub("", line).strip().strip(_QUOTES).strip()
         if line and not line.endswith(":"):
             queries.append(line)
     return list(dict.fromkeys(queries))

@@ -14,10 +14,11 @@ anything is moved.
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -29,7 +30,7 @@ from ragbench.errors import ConfigError, DataError, ModelError, check_known
 from ragbench.onnx_models import run_batches, session
 from ragbench.paths import known_sha256, package_folder, published_file
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Retriever, Searcher, before, ranked, retriever_settings
+from ragbench.retrieval.base import Retriever, Searcher, ranked
 from ragbench.text.tokens import TokenOffsets, joined_cutoffs, load_tokenizer
 
 T = TypeVar("T")
@@ -64,22 +65,23 @@ class Hybrid(Retriever):
     def _search(self, queries: list[str], k: int) -> list[list[Hit]]:
         depth = max(k, self.depth)
         rankings = [retriever.search(queries, depth) for retriever in self.over]
-        return [self._fused(itertools.chain(*hits), k) for hits in zip(*rankings, strict=True)]
+        return [self._fused(of_query, k) for of_query in zip(*rankings, strict=True)]
 
-    def _fused(self, hits: Iterable[Hit], k: int) -> list[Hit]:
+    def _fused(self, rankings: Sequence[list[Hit]], k: int) -> list[Hit]:
+        """Fuse the rankings of one query."""
         chunks: dict[str, Chunk] = {}
-        shares: dict[str, list[float]] = {}
-        for hit in hits:
-            chunk = hit.chunk
-            if chunks.setdefault(chunk.id, chunk).text != chunk.text:
-                got = f"two chunks share the id {chunk.id!r} but not their text"
-                do = "build all retrievers from one list of chunks"
-                raise DataError(got, "retrievers over the same chunks", do)
-            shares.setdefault(chunk.id, []).append(1 / (self.constant + hit.rank))
+        shares: dict[str, list[float]] = defaultdict(list)  # of a chunk's score
+        for hits in rankings:
+            for hit in hits:
+                chunk = hit.chunk
+                if chunks.setdefault(chunk.id, chunk).text != chunk.text:
+                    got = f"two chunks share the id {chunk.id!r} but not their text"
+                    do = "build all retrievers from one list of chunks"
+                    raise DataError(got, "retrievers over the same chunks", do)
+                shares[chunk.id].append(1 / (self.constant + hit.rank))
         # fsum: equal shares in another order must tie, so that the id decides.
-        scores = {name: math.fsum(parts) for name, parts in shares.items()}
-        best = sorted(scores, key=lambda name: (-scores[name], name))[:k]
-        return ranked((chunks[name], scores[name]) for name in best)
+        scored = [(-math.fsum(shares[name]), name) for name in chunks]
+        return ranked((chunks[name], -score) for score, name in sorted(scored)[:k])
 
 
 def reorder(items: Sequence[T], order: str = "published") -> list[T]:
@@ -100,9 +102,11 @@ def reorder(items: Sequence[T], order: str = "published") -> list[T]:
     [1, 3, 5, 7, 9, 10, 8, 6, 4, 2]
     """
     check_known("order", [order], ("published", "mended"))
-    items = list(items)
-    begin = 1 if order == "published" and len(items) % 2 == 0 else 0
-    return items[begin::2] + items[1 - begin :: 2][::-1]
+    first = list(items[::2])
+    second = list(items[1::2])
+    if order == "published" and len(first) == len(second):
+        first, second = second, first  # an even count: the best one goes last
+    return first + second[::-1]
 
 
 class LongContextReorder(Retriever):
@@ -129,27 +133,43 @@ class LongContextReorder(Retriever):
         self._tokenizer = tokenizer
 
     def settings(self) -> dict[str, Any]:
-        settings: dict[str, Any] = {"retriever": "LongContextReorder", "order": "published"}
-        settings["budget"] = self.budget
+        settings = {"retriever": "LongContextReorder", "order": self._order} | super().settings()
         if self.budget is not None:
-            cut = self._tokenizer
-            name = cut if isinstance(cut, str) else getattr(cut, "__name__", type(cut).__name__)
-            settings |= {"order": "mended", "tokenizer": "default" if cut is None else name}
-        return settings | {"over": retriever_settings(self.over)}
+            counts = self._tokenizer
+            name = "default"
+            if isinstance(counts, str):
+                name = counts
+            elif counts is not None:
+                name = getattr(counts, "__name__", type(counts).__name__)
+            settings["tokenizer"] = name
+        return settings
 
     def _search(self, queries: list[str], k: int) -> list[list[Hit]]:
-        lists = []
+        reordered = []
         for hits in self.over.search(queries, k):
-            chunks = [hit.chunk for hit in hits]
-            order = "published"
             if self.budget is not None:
-                order = "mended"
-                texts = [chunk.text for chunk in chunks]
-                end = joined_cutoffs(texts, [self.budget], self._offsets)[0]
-                chunks = before(int(end), chunks)
-            pairs = [(chunk, hit.score) for chunk, hit in zip(chunks, hits, strict=False)]
-            lists.append(ranked(reorder(pairs, order)))
-        return lists
+                hits = self._cut(hits)
+            pairs = [(hit.chunk, hit.score) for hit in hits]
+            reordered.append(ranked(reorder(pairs, self._order)))
+        return reordered
+
+    @property
+    def _order(self) -> str:
+        return "published" if self.budget is None else "mended"
+
+    def _cut(self, hits: list[Hit]) -> list[Hit]:
+        """Return the hits that lie within the budget, the last one cut."""
+        texts = [hit.chunk.text for hit in hits]
+        end = int(joined_cutoffs(texts, [self.budget], self._offsets)[0])
+        kept = []
+        start = 0  # of a chunk in the texts joined with one space
+        for hit in hits:
+            if start >= end:
+                break
+            text = hit.chunk.text
+            kept.append(replace(hit, chunk=replace(hit.chunk, text=text[: end - start])))
+            start += len(text) + 1
+        return kept
 
     @cached_property
     def _offsets(self) -> Any:
@@ -180,16 +200,22 @@ class Rerank(Retriever):
         pairs = []
         for query, hits in zip(queries, candidates, strict=True):
             pairs += [(query, hit.chunk.text) for hit in hits]
-        scores = [float(score) for score in self.scorer(pairs)] if pairs else []
+        scores = iter(self._scores(pairs))
+        reranked = []
+        for hits in candidates:
+            scored = [(hit.chunk, next(scores)) for hit in hits]
+            scored.sort(key=lambda pair: -pair[1])
+            reranked.append(ranked(scored[:k]))
+        return reranked
+
+    def _scores(self, pairs: list[_Pair]) -> list[float]:
+        if not pairs:
+            return []
+        scores = [float(score) for score in self.scorer(pairs)]
         if len(scores) != len(pairs) or any(map(math.isnan, scores)):
             got = f"the scorer gave {len(scores)} scores for {len(pairs)} pairs, or one is NaN"
             raise ModelError(got, "one number for each pair", "check the scorer")
-        rest = iter(scores)
-        reranked = []
-        for hits in candidates:
-            scored = [(hit.chunk, next(rest)) for hit in hits]
-            reranked.append(ranked(sorted(scored, key=lambda pair: -pair[1])[:k]))
-        return reranked
+        return scores
 
 
 def reranker_dir() -> Path:
@@ -240,9 +266,8 @@ class CrossEncoder:
 
     def settings(self) -> dict[str, Any]:
         """Return what can change a score."""
-        return {"scorer": self.folder.name} | {
-            name: known_sha256(self.folder / name) for name in _CROSS_ENCODER
-        }
+        digests = {name: known_sha256(self.folder / name) for name in _CROSS_ENCODER}
+        return {"scorer": self.folder.name, **digests}
 
     def __call__(self, pairs: Sequence[_Pair]) -> list[float]:
         model, tokenizer = self._opened
@@ -251,9 +276,3 @@ class CrossEncoder:
         for rows, (outputs,) in run_batches(model, encodings):
             scores[rows] = outputs[:, 0]
         return scores.tolist()
-
-
-def make_scorer(name: str, **options: Any) -> CrossEncoder:
-    """Make the scorer that has a name: ``"minilm"``."""
-    check_known("scorer", [name], ["minilm"])
-    return CrossEncoder(**options)

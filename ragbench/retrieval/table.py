@@ -15,14 +15,12 @@ from langchain_core.embeddings import Embeddings
 from ragbench.embedding import default_embedder
 from ragbench.errors import check_known
 from ragbench.records import Chunk
-from ragbench.retrieval.base import Retriever, check_chunks, check_retriever
+from ragbench.retrieval.base import check_retriever
 from ragbench.retrieval.bm25 import BM25
 from ragbench.retrieval.dense import MMR, Dense
 from ragbench.retrieval.multiquery import MultiQuery
 from ragbench.retrieval.rerank import Hybrid, LongContextReorder, Rerank
 
-# What a program gives and a file cannot name.
-_OBJECTS = ("self", "chunks", "embedder", "scorer", "decompose", "k", *Retriever.model_fields)
 _latest: tuple[list[Chunk], Embeddings | None, bool, Dense] | None = None
 
 
@@ -33,12 +31,13 @@ def _dense(
     one.
     """
     global _latest
-    chunks = check_chunks(chunks)
-    latest = _latest
-    if latest and latest[1] is embedder and latest[2] == title and latest[0] == chunks:
-        return latest[3]
+    chunks = list(chunks)
+    if _latest is not None:
+        its_chunks, its_embedder, its_title, dense = _latest
+        if its_embedder is embedder and its_title == title and its_chunks == chunks:
+            return dense
     dense = Dense(chunks, embedder or default_embedder(), title=title)
-    _latest = chunks, embedder, title, dense
+    _latest = (chunks, embedder, title, dense)
     return dense
 
 
@@ -98,8 +97,10 @@ def _rerank(
     depth: int = 50,
     embedder: Embeddings | None = None,
 ) -> Rerank:
-    candidates = {"embedder": embedder} if "embedder" in settings_of(over, objects=True) else {}
-    return Rerank(make_retriever(over, chunks, **candidates), scorer, depth)
+    settings = {}
+    if "embedder" in settings_of(over):
+        settings["embedder"] = embedder
+    return Rerank(make_retriever(over, chunks, **settings), scorer, depth)
 
 
 RETRIEVERS: dict[str, Callable[..., Any]] = {
@@ -125,22 +126,17 @@ def make_retriever(name: str, chunks: Sequence[Chunk], **settings: Any) -> Any:
         The dense ones take ``embedder`` (default MiniLM), MLQ needs ``decompose``, Hybrid takes
         ``variant`` and ``tokenizer`` of BM25.
     """
-    check_known(f"option of {name}", settings, settings_of(name, objects=True))
+    check_known(f"option of {name}", settings, settings_of(name))
     return check_retriever(RETRIEVERS[name](chunks, **settings))
 
 
-def settings_of(name: str, *, objects: bool = False) -> list[str]:
-    """List the settings a retriever takes; ``objects``: also what only a program can give, such as
-    ``embedder``.
-    """
+def settings_of(name: str) -> list[str]:
+    """List the settings that a retriever takes; a class of one's own takes its fields too."""
     check_known("retriever", [name], RETRIEVERS)
     builder = RETRIEVERS[name]
-    parameters = inspect.signature(
-        builder.__init__ if isinstance(builder, type) else builder
-    ).parameters.values()
-    names = {p.name: None for p in parameters if p.kind is not p.VAR_KEYWORD}
-    if len(names) < len(parameters):  # a class of one's own takes its fields
-        names |= dict.fromkeys(getattr(builder, "model_fields", ()))
-    return [
-        name for name in names if name not in (("self", "chunks", "k") if objects else _OBJECTS)
-    ]
+    makes = builder.__init__ if isinstance(builder, type) else builder
+    parameters = inspect.signature(makes).parameters.values()
+    names = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
+    if len(names) < len(parameters):
+        names += getattr(builder, "model_fields", ())
+    return [name for name in dict.fromkeys(names) if name not in ("self", "chunks", "k")]

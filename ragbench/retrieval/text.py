@@ -49,9 +49,12 @@ def _runs() -> re.Pattern[str]:
     """Compile what finds runs of letters, digits, marks and ``_``."""
     # Without its vowel signs a Hindi or Thai word would fall to pieces, and so would one in
     # decomposed form.
-    points = (i for i in range(0x300, 0xFFFF) if not 0xFE00 <= i <= 0xFE0F)  # those select pictures
-    marks = "".join(chr(i) for i in points if unicodedata.category(chr(i))[0] == "M")
-    return re.compile(rf"[\w{marks}]+")
+    marks = []
+    for character in map(chr, range(0x300, 0xFFFF)):
+        selects_a_picture = "\ufe00" <= character <= "\ufe0f"
+        if unicodedata.category(character).startswith("M") and not selects_a_picture:
+            marks.append(character)
+    return re.compile(rf"[\w{''.join(marks)}]+")
 
 
 def _fold(text: str) -> str:
@@ -72,17 +75,18 @@ class Tokenizer:
 
     ``pattern`` is what a token is: ``"ascii"`` ([a-z0-9]+), ``"unicode"`` (word characters) or
     ``"space"`` (str.split) of the lower-cased text; or ``"words"``: of the folded text (`_fold`),
-    runs of letters, digits and marks, and pairs of characters in scripts without blanks.
+    runs of letters, digits and marks, and pairs of characters in scripts without blanks. ``cut`` is
+    a function text -> tokens in its place.
     """
 
     name: str  # shown in ``settings()``
     pattern: str = "unicode"
     stop: frozenset[str] = frozenset()  # tokens to drop, before stemming
     stemmer: str | None = None  # a PyStemmer algorithm such as "porter"
-    drop_noise: bool = (
-        False  # whether Terrier's filter of long, numeric and repetitive tokens applies
-    )
+    # whether Terrier's filter of long, numeric and repetitive tokens applies
+    drop_noise: bool = False
     strip_query: bool = False  # whether everything but [A-Za-z0-9 ] is removed from a query first
+    cut: Callable[[str], list[str]] | None = None
 
     def __post_init__(self) -> None:
         check_known("token pattern", [self.pattern], _CHARACTER)
@@ -96,6 +100,8 @@ class Tokenizer:
 
     def tokens(self, text: str) -> list[str]:
         """Cut a text into tokens, before stop words and stems."""
+        if self.cut is not None:
+            return self.cut(text)
         text = self.prepared(text)
         if self.pattern != "words" or text.isascii():
             return re.findall(f"{_CHARACTER[self.pattern]}+", text)
@@ -103,28 +109,35 @@ class Tokenizer:
         if not ANY_UNSPACED.search(text):
             return runs
         tokens = []
-        for word in (part for run in runs for part in _ONE_SCRIPT.findall(run)):
-            pairs = [a + b for a, b in itertools.pairwise(word)] if ANY_UNSPACED.match(word) else []
-            tokens += pairs or [word]
+        for run in runs:
+            for word in _ONE_SCRIPT.findall(run):
+                tokens += _pairs_of_characters(word) or [word]
         return tokens
 
     def terms(self, tokens: Sequence[str]) -> list[str | None]:
         """Map each token to its term, None where it is dropped."""
-        kept: list[str | None] = [
-            None if t in self.stop or (self.drop_noise and _NOISE.search(t)) else t for t in tokens
-        ]
+        term_of = {token: token for token in tokens if token not in self.stop}
+        if self.drop_noise:
+            term_of = {token: token for token in term_of if not _NOISE.search(token)}
         if self.stemmer:
-            stems = iter(stemmer(self.stemmer).stemWords([t for t in kept if t is not None]))
+            stems = stemmer(self.stemmer).stemWords(list(term_of))
             # Porter leaves nothing of "s"
-            kept = [None if t is None else next(stems) or None for t in kept]
-        return kept
+            term_of = {token: stem or None for token, stem in zip(term_of, stems, strict=True)}
+        return [term_of.get(token) for token in tokens]
 
     def clean_query(self, query: str) -> str:
         """Return the query as it is tokenised."""
         return _NOT_IN_QUERY.sub("", query) if self.strip_query else query
 
     def __call__(self, text: str) -> list[str]:
-        return [t for t in self.terms(self.tokens(text)) if t is not None]
+        return [term for term in self.terms(self.tokens(text)) if term is not None]
+
+
+def _pairs_of_characters(word: str) -> list[str]:
+    """Return the overlapping pairs of a word in a script without blanks; of another none."""
+    if not ANY_UNSPACED.match(word):
+        return []
+    return [first + second for first, second in itertools.pairwise(word)]
 
 
 Words = Tokenizer | Callable[[str], list[str]]
@@ -144,41 +157,46 @@ def _folded_jieba_words(text: str) -> list[str]:
     return jieba_words(_fold(text))
 
 
+_TERRIER = Tokenizer("terrier", "ascii", STOP_WORDS, "porter", drop_noise=True, strip_query=True)
+_STEMMERS = [name for name in LANGUAGES if name != "chinese"]
 TOKENIZERS: dict[str, Words] = {
-    "terrier": Tokenizer(
-        "terrier", "ascii", STOP_WORDS, "porter", drop_noise=True, strip_query=True
-    ),
+    "terrier": _TERRIER,
     "plain": Tokenizer("plain", "unicode"),
     "split": Tokenizer("split", "space"),
     "words": Tokenizer("words", "words"),
-    **{
-        name: Tokenizer(name, "words", stemmer=None if name == "chinese" else name)
-        for name in LANGUAGES
-    },
-    "jieba": _folded_jieba_words,
+    **{name: Tokenizer(name, "words", stemmer=name) for name in _STEMMERS},
+    "chinese": Tokenizer("chinese", "words"),
+    "jieba": Tokenizer("jieba", cut=_folded_jieba_words),
 }
 
 
-def get_tokenizer(tokenizer: str | Words, texts: Sequence[str] = ()) -> Words:
-    """Return the tokenizer of that name, or the given one; ``"auto"`` chooses by up to 500 of
+def get_tokenizer(tokenizer: str | Words, texts: Sequence[str] = ()) -> Tokenizer:
+    """Return the tokenizer of that name, or of that function; ``"auto"`` chooses by up to 500 of
     ``texts``.
     """
-    if not isinstance(tokenizer, str):
-        if callable(tokenizer):
-            return tokenizer
-        expected = f"a name (auto, {', '.join(TOKENIZERS)}) or a callable text -> list of terms"
-        raise ConfigError(
-            f"tokenizer is {type(tokenizer).__name__}",
-            expected,
-            "pass for instance tokenizer='auto'",
-        )
-    check_known("tokenizer", [tokenizer], ("auto", *TOKENIZERS))
+    if isinstance(tokenizer, str):
+        return _named_tokenizer(tokenizer, texts)
+    if isinstance(tokenizer, Tokenizer):
+        return tokenizer
+    if callable(tokenizer):
+        own_name = getattr(tokenizer, "name", None) or getattr(tokenizer, "__qualname__", None)
+        return Tokenizer(own_name or type(tokenizer).__name__, cut=tokenizer)
+    got = f"tokenizer is {type(tokenizer).__name__}"
+    expected = f"a name (auto, {', '.join(TOKENIZERS)}) or a callable text -> list of terms"
+    raise ConfigError(got, expected, "pass for instance tokenizer='auto'")
+
+
+def _named_tokenizer(name: str, texts: Sequence[str]) -> Tokenizer:
+    check_known("tokenizer", [name], ("auto", *TOKENIZERS))
     jieba_is_there = importlib.util.find_spec("jieba") is not None
-    if tokenizer == "auto":
-        tokenizer = language_of(texts[:: max(1, len(texts) // _SAMPLE)]) or "words"
-        tokenizer = "jieba" if tokenizer == "chinese" and jieba_is_there else tokenizer
-    if tokenizer == "jieba" and not jieba_is_there:
-        raise ConfigError(
-            "jieba, which is not installed", "the package jieba", "pip install jieba, or use 'auto'"
-        )
-    return TOKENIZERS[tokenizer]
+    if name == "auto":
+        name = language_of(texts[:: max(1, len(texts) // _SAMPLE)]) or "words"
+        if name == "chinese" and jieba_is_there:
+            name = "jieba"
+    if name == "jieba" and not jieba_is_there:
+        do = "pip install jieba, or use 'auto'"
+        raise ConfigError("jieba, which is not installed", "the package jieba", do)
+    tokenizer = TOKENIZERS[name]
+    if isinstance(tokenizer, Tokenizer):
+        return tokenizer
+    return Tokenizer(name, cut=tokenizer)

@@ -4,7 +4,7 @@ import pytest
 from fake_ollama import FakeOllama
 
 from ragbench.errors import ConfigError, ModelError
-from ragbench.labelling.checkers import ModelChecker, make_checker
+from ragbench.labelling.checkers import ModelChecker
 
 
 def test_model_checker_sends_minichecks_form_and_reads_yes_and_no():
@@ -15,7 +15,7 @@ def test_model_checker_sends_minichecks_form_and_reads_yes_and_no():
         return "Yes" if "Claim: The mill burnt down." in asked[-1] else " no."
 
     with FakeOllama(reply=reply) as server:
-        checker = make_checker("ollama:llama3:8b", host=server.url)
+        checker = ModelChecker(server.model())
         labels = checker.check_many(
             ["The mill burnt down.", "The mill is new."], ["It burnt down.", ""]
         )
@@ -35,4 +35,4 @@ def test_a_verdict_that_is_neither_yes_nor_no_is_an_error():
 
 def test_a_checker_is_named():
     with pytest.raises(ConfigError, match=r"no checker is named(.|\n)*ollama:llama3:8b.*smollm2"):
-        make_checker(None)
+        ModelChecker(None)
