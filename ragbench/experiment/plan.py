@@ -17,7 +17,7 @@ from ragbench.labelling.grades import group_answers
 from ragbench.llm import Cassette, Plan, PlannedStep, plan
 from ragbench.onnx_models import cores
 from ragbench.records import Answer
-from ragbench.retrieval.base import searches
+from ragbench.retrieval.base import inner_searches
 
 
 def plan_experiment(experiment: Any) -> Plan:
@@ -68,7 +68,7 @@ def _embeddings(run: Run) -> Plan:
     missing = {id(error): (error.embedder, set(error.texts)) for error in run.not_cut.values()}
     for (data, *_), engine in run.retrievers.items():
         queries = [question.text for question in run.data[data].questions]
-        for part, of_queries in searches(engine, queries):
+        for part, of_queries in inner_searches(engine, queries):
             if hasattr(part, "nearest"):
                 place = getattr(part.embedder, "path", id(part.embedder))
                 _, texts = missing.setdefault(place, (part.embedder, set()))
@@ -95,7 +95,7 @@ def _retrievers(run: Run) -> Plan:
     """Count what retrievers ask of models."""
     planned = Plan()
     for (data, *_), engine in run.retrievers.items():
-        for part, _ in searches(engine, ()):
+        for part, _ in inner_searches(engine, ()):
             decompose = getattr(part, "decompose", None)
             if hasattr(decompose, "model"):
                 tape = decompose.cassette

@@ -39,7 +39,7 @@ from ragbench.metrics.ir_score import ir_score_table
 from ragbench.onnx_models import cores
 from ragbench.prompts import prompt_hash
 from ragbench.records import Answer, Chunk, Dataset, Grade, Hit, Question
-from ragbench.retrieval.base import check_retriever, searches
+from ragbench.retrieval.base import check_retriever, inner_searches
 from ragbench.text.tokens import TokenOffsets, joined_cutoffs
 
 BLOCK = 500  # questions whose rows are written together
@@ -151,7 +151,7 @@ class Run:
     def embed(self) -> None:
         """Make the vectors of the chunks; an embedder that fails at them ends the run here."""
         for engine in self.retrievers.values():
-            for part, _ in searches(engine, ()):
+            for part, _ in inner_searches(engine, ()):
                 _ = getattr(part, "vectors", None)  # they are made where they are looked at
 
     def count(self) -> int:

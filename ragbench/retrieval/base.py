@@ -32,7 +32,7 @@ def check_retriever(retriever: Any) -> Any:
 Searcher = Annotated[Any, AfterValidator(check_retriever)]
 
 
-def searches(retriever: Any, queries: Sequence[str]) -> Iterator[tuple[Any, list[str]]]:
+def inner_searches(retriever: Any, queries: Sequence[str]) -> Iterator[tuple[Any, list[str]]]:
     """Yield a retriever and all inside it, each with its queries as far as they are known.
 
     What a model derives costs, and is known only when it is asked: below a retriever that
@@ -42,7 +42,7 @@ def searches(retriever: Any, queries: Sequence[str]) -> Iterator[tuple[Any, list
     if hasattr(retriever, "decompose"):
         queries = []
     for inner in _inner(retriever):
-        yield from searches(inner, queries)
+        yield from inner_searches(inner, queries)
 
 
 def _inner(retriever: Any) -> list[Any]:

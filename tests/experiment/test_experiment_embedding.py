@@ -13,7 +13,7 @@ from ragbench.embedding import CachedEmbeddings
 from ragbench.errors import ModelError
 from ragbench.records import Chunk
 from ragbench.retrieval import MMR, Dense, make_retriever
-from ragbench.retrieval.base import searches
+from ragbench.retrieval.base import inner_searches
 
 
 def counts(plan):
@@ -62,5 +62,5 @@ def test_what_a_multi_query_will_search_for_is_not_known_beforehand():
     by_hand = make_retriever(
         "MLQ", chunks, embedder=index.embedder, decompose=lambda question: [question]
     )
-    assert [queries for _, queries in searches(by_hand, [question])] == [[question], []]
-    assert [queries for _, queries in searches(MMR(index), [question])] == [[question]] * 2
+    assert [queries for _, queries in inner_searches(by_hand, [question])] == [[question], []]
+    assert [queries for _, queries in inner_searches(MMR(index), [question])] == [[question]] * 2
