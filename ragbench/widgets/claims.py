@@ -20,6 +20,7 @@ from ragbench.metrics.table import claim_result
 from ragbench.widgets.base import HTML, Panel, row
 
 _AS_GIVEN = "as given"
+_ORDERS = [(f"{name.replace('_', ' ')}, worst first", name) for name in METRICS]
 _ENTAILED = LABELS[0]
 # Label -> symbol, class of the cell, and words.
 _LOOKS = {
@@ -68,38 +69,38 @@ class ClaimInspector(Panel):
     """
 
     def __init__(self, results: Any) -> None:
-        if isinstance(results, pd.DataFrame):
-            results = results["claim_labels"].dropna()
-        self.results = tuple(map(claim_result, getattr(results, "results", results)))
-        if not self.results:
-            raise DataError("there are no results", "at least one", "check what made them")
+        self.results = _as_results(results)
         self._scores = pd.DataFrame([_scores_of(result) for result in self.results])
-        orders = [(f"{name.replace('_', ' ')}, worst first", name) for name in METRICS]
-        orders.insert(0, (_AS_GIVEN, _AS_GIVEN))
         self.order = self._list("Order", "380px", self._sort)
         self.choice = self._list("Result", "520px", self._show_result)
         self.claims = self._list("Claim", "520px", self._show_claim)
         self.columns = self._list("Text", "380px", self._show_text)
         self.texts = w.HTML()
+        self.matrix = w.HTML(layout=w.Layout(flex="1 1 560px", overflow="auto"))
+        self.table = w.HTML(layout=w.Layout(flex="0 1 380px"))
         self.detail = w.HTML()
         self.detail.add_class("rb-detail")
-        self.table = w.HTML(layout=w.Layout(flex="0 1 380px"))
-        self.matrix = w.HTML(layout=w.Layout(flex="1 1 560px", overflow="auto"))
-        lists = row([self.claims, self.columns])
-        tables = row([self.matrix, self.table], align_items="flex-start")
-        children = [self._navigation(), self.texts, tables, w.HTML(_LEGEND), lists, self.detail]
-        super().__init__(children, "Claim inspector", _STYLE)
+        super().__init__(self._rows(), "Claim inspector", _STYLE)
         self.add_class("rb-claims")
-        self.order.options = orders
+        self.order.options = [(_AS_GIVEN, _AS_GIVEN), *_ORDERS]
         self.order.index = 0
 
-    def _navigation(self) -> w.HBox:
-        short = w.Layout(width="44px")
-        self.previous = self.button(
-            "◀", lambda: self._step(-1), tooltip="Previous result", layout=short
-        )
-        self.next = self.button("▶", lambda: self._step(1), tooltip="Next result", layout=short)
-        return row([self.previous, self.next, self.choice, self.order])
+    def _rows(self) -> list[w.Widget]:
+        """What stands in the widget, from top to bottom."""
+        self.previous = self._arrow("◀", -1, "Previous result")
+        self.next = self._arrow("▶", 1, "Next result")
+        return [
+            row([self.previous, self.next, self.choice, self.order]),
+            self.texts,
+            row([self.matrix, self.table], align_items="flex-start"),
+            w.HTML(_LEGEND),
+            row([self.claims, self.columns]),
+            self.detail,
+        ]
+
+    def _arrow(self, words: str, by: int, hint: str) -> w.Button:
+        layout = w.Layout(width="44px")
+        return self.button(words, lambda: self._step(by), tooltip=hint, layout=layout)
 
     @property
     def result(self) -> RagResult:
@@ -122,14 +123,15 @@ class ClaimInspector(Panel):
         label.
         """
         result = self.result
+        _, against_answer, against_chunks = _SIDES[side]
         claims = getattr(result, f"{side}_claims") or ()
-        of_answer, of_chunks = (getattr(result, check) for check in _SIDES[side][1:])
-        of_answer = of_answer or [None] * len(claims)
-        of_chunks = of_chunks or [[None] * len(result.chunks)] * len(claims)
-        return [
-            (claim_text(claim), (label, *labels))
-            for claim, label, labels in zip(claims, of_answer, of_chunks, strict=True)
-        ]
+        of_answer = getattr(result, against_answer) or [None] * len(claims)
+        unread = [None] * len(result.chunks)
+        of_chunks = getattr(result, against_chunks) or [unread] * len(claims)
+        rows: list[tuple[str, _Labels]] = []
+        for claim, label, labels in zip(claims, of_answer, of_chunks, strict=True):
+            rows.append((claim_text(claim), (label, *labels)))
+        return rows
 
     # -- what follows from a choice
 
@@ -142,16 +144,15 @@ class ClaimInspector(Panel):
     def _sort(self) -> None:
         """List the results, the worst first by the chosen metric, undefined ones last."""
         name = self.order.value
-        places = self._scores.index
-        marks = [""] * len(places)
+        marks = pd.Series("", self._scores.index)
         if name != _AS_GIVEN:
-            values = self._scores[name].sort_values(
-                ascending=name not in LOWER_IS_BETTER, kind="stable"
+            less_is_better = name in LOWER_IS_BETTER
+            worst_first = self._scores[name].sort_values(
+                ascending=not less_is_better, kind="stable"
             )
-            places = values.index
-            marks = [f"{_number(value)}  " for value in values]
+            marks = worst_first.map(_number) + "  "
         options = []
-        for mark, place in zip(marks, places, strict=True):
+        for place, mark in marks.items():
             result = self.results[place]
             options.append((f"{mark}{result.id}: {_short(result.question)}", place))
         self.choice.options = options
@@ -168,11 +169,12 @@ class ClaimInspector(Panel):
         self.table.value = HTML.number_table(["metric", ""], numbers, scores["note"])
         total = len(self.results)
         self.texts.value = HTML.answers(self.result, self.choice.index + 1, total)
-        listed = []
+        options = []
         for side in _SIDES:
-            for i, (claim, _) in enumerate(self.rows(side)):
-                listed.append((f"{side} {i + 1}: {_short(claim, 90)}", (side, i)))
-        self.claims.options = listed or [("no claims", ())]
+            for number, (claim, _) in enumerate(self.rows(side)):
+                words = f"{side} {number + 1}: {_short(claim, 90)}"
+                options.append((words, (side, number)))
+        self.claims.options = options or [("no claims", ())]
         self.claims.index = 0
 
     def _show_claim(self) -> None:
@@ -185,12 +187,12 @@ class ClaimInspector(Panel):
             self.detail.value = "<p>This result has no claims: extract and check them first.</p>"
             return
         side, claim = self.claims.value
-        labels = self.rows(side)[claim][1]
-        listed = []
+        _, labels = self.rows(side)[claim]
+        options = []
         for column, label in enumerate(labels):
             symbol, _, words = _LOOKS[label]
-            listed.append((f"{symbol} {_place(side, column)}: {words}", column))
-        self.columns.options = listed
+            options.append((f"{symbol} {_place(side, column)}: {words}", column))
+        self.columns.options = options
         chunks = labels[1:]
         column = min(len(chunks), 1)
         if _ENTAILED in chunks:
@@ -206,25 +208,44 @@ class ClaimInspector(Panel):
         self.matrix.value = "".join(self._matrix(each) for each in _SIDES)
         words, labels = self.rows(side)[claim]
         entailing = [_place(side, i) for i, label in enumerate(labels) if label == _ENTAILED]
-        text = getattr(self.result, _SIDES[side][0])
+        other, *_ = _SIDES[side]
+        text = getattr(self.result, other)
         doc_id = None
         if column:
             chunk = self.result.chunks[column - 1]
             text = chunk.text
             doc_id = chunk.doc_id
-        shown = _LOOKS[labels[column]], _place(side, column), doc_id, text
-        self.detail.value = HTML.checked(side, claim + 1, words, entailing, *shown)
+        look = _LOOKS[labels[column]]
+        place = _place(side, column)
+        self.detail.value = HTML.checked(
+            side, claim + 1, words, entailing, look, place, doc_id, text
+        )
 
     def _matrix(self, side: str) -> str:
         """The labels of one side's claims as HTML, with the chosen claim and cell marked."""
-        columns = range(len(self.result.chunks) + 1)
-        places = [_place(side, column) for column in columns]
-        rows = [(text, [_LOOKS[label] for label in labels]) for text, labels in self.rows(side)]
-        of_references = [labels for _, labels in self.rows("reference")]
-        relevant = [i for i in columns[1:] if _ENTAILED in (labels[i] for labels in of_references)]
+        places = [_place(side, column) for column in range(len(self.result.chunks) + 1)]
         chosen_side, chosen = self.claims.value
-        chosen = chosen + 1 if side == chosen_side else 0
-        return HTML.matrix(side, places, rows, relevant, chosen, self.columns.value)
+        number = 0
+        if side == chosen_side:
+            number = chosen + 1
+        column = self.columns.value
+        return HTML.matrix(side, places, self.rows(side), _LOOKS, self._relevant(), number, column)
+
+    def _relevant(self) -> set[int]:
+        """The columns of the chunks that entail a reference claim."""
+        columns = set()
+        for _, labels in self.rows("reference"):
+            columns |= {i for i, label in enumerate(labels) if i and label == _ENTAILED}
+        return columns
+
+
+def _as_results(results: Any) -> tuple[RagResult, ...]:
+    if isinstance(results, pd.DataFrame):
+        results = results["claim_labels"].dropna()
+    read = tuple(map(claim_result, getattr(results, "results", results)))
+    if not read:
+        raise DataError("there are no results", "at least one", "check what made them")
+    return read
 
 
 def _scores_of(result: RagResult) -> dict[str, Any]:
@@ -238,19 +259,27 @@ def _scores_of(result: RagResult) -> dict[str, Any]:
     scores = claim_metrics_table([result]).iloc[0].to_dict()
     # a matrix without rows does not tell how many chunks there were
     scores["n_chunks"] = len(result.chunks)
-    words = [f"{scores[name]:.0f} {name[2:].replace('_', ' ')}" for name in COUNTS]
-    return scores | {"note": ", ".join(words)}
+    counts = []
+    for name in COUNTS:
+        words = name.removeprefix("n_").replace("_", " ")
+        counts.append(f"{scores[name]:.0f} {words}")
+    return scores | {"note": ", ".join(counts)}
 
 
 def _place(side: str, column: int) -> str:
     """Name a column of one side: the other answer, or a chunk from 1."""
-    return f"chunk {column}" if column else _SIDES[side][0]
+    if column:
+        return f"chunk {column}"
+    other, *_ = _SIDES[side]
+    return other
 
 
 def _short(text: str, size: int = 60) -> str:
     """Cut a text, of any language, to one line of at most ``size`` characters."""
     line = " ".join(text.split())
-    return line if len(line) <= size else line[: size - 1] + "…"
+    if len(line) > size:
+        line = line[: size - 1] + "…"
+    return line
 
 
 def _number(value: float) -> str:

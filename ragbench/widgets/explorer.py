@@ -72,12 +72,8 @@ class RetrievalExplorer(Panel):
         cutoff: int = 500,
         cutoffs: Sequence[int] = range(0, 2001, 10),
     ) -> None:
-        if not isinstance(retrievers, Mapping) or not retrievers:
-            got = f"retrievers is {retrievers!r:.60}"
-            do = 'pass for instance {"BM25": BM25(chunks)}'
-            raise ConfigError(got, "name -> retriever, at least one", do)
+        self._retrievers = _as_retrievers(retrievers)
         self._questions = _as_questions(questions)
-        self._retrievers = {name: check_retriever(one) for name, one in retrievers.items()}
         self._k = k
         self._offsets = TokenOffsets.of(tokenizer)
         self._cutoffs = cutoffs
@@ -86,19 +82,23 @@ class RetrievalExplorer(Panel):
         self._make_controls(cutoff)
         self.summary = ipywidgets.HTML()
         self.columns = {name: _column() for name in retrievers}
-        buttons = row([self.previous, self.next])
-        texts = row(self.columns.values(), grid_gap="6px")
-        children = [self.chooser, buttons, self.slider, self.summary, texts]
-        super().__init__(children, "Retrieval explorer", _STYLE)
+        super().__init__(self._rows(), "Retrieval explorer", _STYLE)
         self._ask(1, "")
         self.chooser.observe(lambda change: self._choose(change["new"]), "value")
         self.slider.observe(lambda _: self._draw(), "value")
+
+    def _rows(self) -> list[ipywidgets.Widget]:
+        """What stands in the widget, from top to bottom."""
+        buttons = row([self.previous, self.next])
+        texts = row(self.columns.values(), grid_gap="6px")
+        return [self.chooser, buttons, self.slider, self.summary, texts]
 
     def _make_controls(self, cutoff: int) -> None:
         """Make the list of questions, the buttons and the slider."""
         self._listed = {}
         for number, question in enumerate(self._questions, 1):
-            self._listed[f"{number}. {' '.join(question.text.split())}"] = number
+            text = " ".join(question.text.split())
+            self._listed[f"{number}. {text}"] = number
         wide = {"layout": ipywidgets.Layout(width="auto")}
         self.chooser = ipywidgets.Combobox(
             options=[*self._listed],
@@ -125,8 +125,9 @@ class RetrievalExplorer(Panel):
         return int(np.searchsorted(self._cutoffs, self.slider.value, side="right")) - 1
 
     def _move(self, by: int) -> None:
-        if 0 < self._number + by <= len(self._questions):
-            self.chooser.value = [*self._listed][self._number + by - 1]
+        number = self._number + by
+        if 0 < number <= len(self._questions):
+            self.chooser.value = [*self._listed][number - 1]
 
     def _choose(self, text: str) -> None:
         if text.strip():
@@ -135,8 +136,10 @@ class RetrievalExplorer(Panel):
 
     def _ask(self, number: int, text: str) -> None:
         """Search with every retriever, once per question, and show it; number 0 is a typed one."""
+        question = Question("typed", text, "")
+        if number:
+            question = self._questions[number - 1]
         self._number = number
-        question = self._questions[number - 1] if number else Question("typed", text, "")
         self.question = question
         self.previous.disabled = number <= 1
         self.next.disabled = number == len(self._questions)
@@ -155,7 +158,9 @@ class RetrievalExplorer(Panel):
     def _search(self, text: str) -> dict[str, list[Hit] | RagbenchError]:
         results: dict[str, list[Hit] | RagbenchError] = {}
         for name, retriever in self._retrievers.items():
-            k = self._k if isinstance(self._k, int) else self._k.get(name, 10)
+            k = self._k
+            if isinstance(k, Mapping):
+                k = k.get(name, 10)
             try:
                 (results[name],) = retriever.search([text], k)
             except RagbenchError as error:  # a retriever without its server: the others answer
@@ -184,8 +189,8 @@ class RetrievalExplorer(Panel):
         scores = {name: _number(score) for name, score in self.scores.items()}
         shares = []
         for fact in range(len(self.question.references)):
-            found = [ranking.shares[fact, self._at] for ranking in self.rankings.values()]
-            shares.append(["-" if np.isnan(share) else f"{share:.0%}" for share in found])
+            of_fact = [ranking.shares[fact, self._at] for ranking in self.rankings.values()]
+            shares.append([_number(share, ".0%") for share in of_fact])
         return HTML.asked(self.question, f"IR score at {tokens} tokens", scores, shares)
 
 
@@ -196,9 +201,17 @@ def _column() -> ipywidgets.HTML:
     return column
 
 
+def _as_retrievers(retrievers: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(retrievers, Mapping) or not retrievers:
+        got = f"retrievers is {retrievers!r:.60}"
+        do = 'pass for instance {"BM25": BM25(chunks)}'
+        raise ConfigError(got, "name -> retriever, at least one", do)
+    return {name: check_retriever(retriever) for name, retriever in retrievers.items()}
+
+
 def _as_questions(questions: Dataset | Sequence[Question]) -> list[Question]:
     listed = list(getattr(questions, "questions", questions))
-    if not listed or not all(isinstance(one, Question) for one in listed):
+    if not listed or not all(isinstance(question, Question) for question in listed):
         got = f"questions is {questions!r:.60}"
         raise ConfigError(got, "at least one Question", "pass dataset.questions")
     return listed
@@ -224,7 +237,9 @@ class _ScoredHits:
         self.cuts = joined_cutoffs(chunks, cutoffs, offsets)
         # longest matches: (facts, cut-offs)
         self.shares = part_scores(facts, self.text, positions=self.cuts)
-        self.scores = self.shares.mean(axis=0) if len(facts) else np.full(len(self.cuts), np.nan)
+        self.scores = np.full(len(self.cuts), np.nan)
+        if len(facts):
+            self.scores = self.shares.mean(axis=0)
         # in the form in which they were matched
         self.compared = comparable(facts, self.text)
 
@@ -232,16 +247,16 @@ class _ScoredHits:
         """Start and end in ``text`` of a fact's longest match before a cut-off (both by number);
         (0, 0) without any.
         """
-        share = self.shares[fact, cutoff]
         facts, within = self.compared
         whole = facts[fact]
-        length = round(np.nan_to_num(share) * len(whole))
+        length = round(np.nan_to_num(self.shares[fact, cutoff]) * len(whole))
         if not length:
             return 0, 0
-        pieces = {whole[i : i + length] for i in range(len(whole) - length + 1)}
         # The metric says how long the match is; the first place where a piece of that length stands
         # is it.
-        start = min(at for piece in pieces if (at := within.text.find(piece)) >= 0)
+        pieces = {whole[i : i + length] for i in range(len(whole) - length + 1)}
+        places = [within.text.find(piece) for piece in pieces]
+        start = min(place for place in places if place >= 0)
         return within.span(start, start + length)
 
     def column(self, name: str, cutoff: int, tokens: int) -> str:
@@ -249,22 +264,29 @@ class _ScoredHits:
         ``tokens``.
         """
         cut = int(self.cuts[cutoff])
-        spans = [(*self.span(i, cutoff), i + 1) for i in range(len(self.facts))]
-        words = f"{tokens} tokens" if cut < len(self.text) else f"all within {tokens} tokens"
+        words = f"{tokens} tokens"
+        if cut >= len(self.text):
+            words = f"all within {tokens} tokens"
+        spans = [(*self.span(fact, cutoff), fact + 1) for fact in range(len(self.facts))]
         chunks = []
         start = 0
         for hit in self.hits:
-            stop = start + len(hit.chunk.text)
+            text = hit.chunk.text
+            stop = start + len(text)
+            line = ""
+            if start <= cut <= stop:
+                line = words
             seen = min(max(cut, start), stop)
-            text = _marked(hit.chunk.text, start, seen, spans)
-            line = words if start <= cut <= stop else ""
-            chunks.append((hit, text, line, hit.chunk.text[seen - start :]))
-            start = stop + 1
+            marked = _marked(text, start, seen, spans)
+            chunks.append((hit, marked, line, text[seen - start :]))
+            start = stop + 1  # a space stands between two chunks
         return HTML.column(name, _number(self.scores[cutoff]), chunks)
 
 
-def _number(score: float) -> str:
-    return "-" if np.isnan(score) else f"{score:.3f}"
+def _number(value: float, form: str = ".3f") -> str:
+    if np.isnan(value):
+        return "-"
+    return format(value, form)
 
 
 def _marked(text: str, start: int, stop: int, spans: Sequence[tuple[int, int, int]]) -> str:

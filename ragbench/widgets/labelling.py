@@ -170,10 +170,14 @@ class LabellingTool(Panel):
         session = self.session
         if way == "open":
             session.next_open()
-        elif way in ("up", "down"):
-            session.step_aspect(1 if way == "down" else -1)
+        elif way == "up":
+            session.step_aspect(-1)
+        elif way == "down":
+            session.step_aspect(1)
+        elif way == "back":
+            session.go(session.position - 1)
         else:
-            session.go(session.position + (1 if way == "forward" else -1))
+            session.go(session.position + 1)
 
     def _draw(self) -> None:
         session = self.session
@@ -189,7 +193,7 @@ class LabellingTool(Panel):
         for key, button in self._buttons.items():
             button.layout.display = None if key in choices else "none"
             button.description = f"{key}  {choices.get(key, '')}"
-            button.button_style = "primary" if key == label else ""
+            button.button_style = {label: "primary"}.get(key, "")
 
     def _draw_agreement(self) -> None:
         try:
