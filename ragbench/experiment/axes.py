@@ -23,9 +23,11 @@ from ragbench.records import Dataset
 from ragbench.retrieval.multiquery import llm_decomposer, no_decomposer
 from ragbench.retrieval.rerank import CrossEncoder
 
+_Settings = Mapping[str, Any]  # of an experiment: its models, and what relative paths start at
 AXES = ("data", "chunker", "retriever", "generator", "judge")
 NONE = "none"
 QUERY_ONLY = "LLM only"
+_OWN_FILES = "own files"  # a data set of the user's questions and documents
 # Chat models need no entry. A generator or judge of one's own is one: ``GENERATORS["mine"] =
 # Mine``.
 GENERATORS: dict[str, Callable[..., Any]] = {}
@@ -65,22 +67,20 @@ def is_model(value: Any) -> bool:
     return isinstance(value, str) or hasattr(value, "ainvoke")
 
 
-def parse_axis(
-    axis: str, value: Any, models: Mapping[str, Any], folder: Path = Path()
-) -> dict[str, Any]:
+def parse_axis(axis: str, value: Any, settings: _Settings) -> dict[str, Any]:
     """Return an axis as a dict label -> object or function.
 
     Parameters
     ----------
     value : a name, ``{use: NAME, ...}`` or Dataset, a list of these, or a dict label -> one of
         these or object.
-    models : those of `MODELS`, for the entries that name none themselves.
-    folder : what relative paths start at.
+    settings : ``paths_from``, what relative paths start at, and those of `MODELS`, for the entries
+        that name none themselves.
     """
     if isinstance(value, str | Dataset) or (isinstance(value, Mapping) and "use" in value):
         value = [value]
     if isinstance(value, list | tuple):
-        value = {_label(each): each for each in value}
+        value = {_label(entry): entry for entry in value}
     if not isinstance(value, Mapping) or not value:
         got = f"{axis} is {type(value).__name__} {str(value)[:60]}"
         expected = "a name of what ships, a list of names, or label: name, function or object"
@@ -89,34 +89,38 @@ def parse_axis(
     parsed = {}
     for label, entry in value.items():
         name = check_label(axis, str(label))
-        parsed[name] = _entry(axis, name, entry, models, folder)
+        parsed[name] = _entry(axis, name, entry, settings)
     return parsed
 
 
-def _label(value: Any) -> str:
+def _label(entry: Any) -> str:
     """Return the label of what has none of its own."""
-    if isinstance(value, Mapping):
-        return str(value.get("use"))
-    return value.name if isinstance(value, Dataset) else str(value)
+    if isinstance(entry, Mapping):
+        return str(entry.get("use"))
+    if isinstance(entry, Dataset):
+        return entry.name
+    return str(entry)
 
 
 def check_label(axis: str, label: str) -> str:
     """Return a label as it is; ConfigError for one that no folder or table can bear."""
-    fits = label.strip() and label.isprintable() and len(label.encode()) <= 200
-    if not fits or label in (NONE, QUERY_ONLY):
+    is_line = label.strip() and label.isprintable() and len(label.encode()) <= 200
+    if not is_line or label in (NONE, QUERY_ONLY):
         expected = f"one line of at most 200 bytes, other than {NONE!r} and {QUERY_ONLY!r}"
         raise ConfigError(f"{axis} has the name {label[:60]!r}", expected, "rename it")
     return label
 
 
-def parse_model(key: str, value: Any, folder: Path = Path()) -> Any:
+def parse_model(key: str, value: Any, settings: _Settings) -> Any:
     """Return a model that is no axis, of `MODELS` or ``labels``, by its name, or as it is."""
-    return _named(key, key, value, {}, folder) if isinstance(value, str | Mapping) else value
-
-
-def _entry(axis: str, label: str, value: Any, models: Mapping[str, Any], folder: Path) -> Any:
     if isinstance(value, str | Mapping):
-        value = _named(f"{axis}.{label}", axis, value, models, folder)
+        return _named(key, key, value, settings)
+    return value
+
+
+def _entry(axis: str, label: str, value: Any, settings: _Settings) -> Any:
+    if isinstance(value, str | Mapping):
+        value = _named(f"{axis}.{label}", axis, value, settings)
     expected, methods = _OBJECTS[axis]
     if isinstance(value, Dataset) or any(hasattr(value, method) for method in methods):
         return value
@@ -126,17 +130,13 @@ def _entry(axis: str, label: str, value: Any, models: Mapping[str, Any], folder:
     raise ConfigError(got, expected, "see docs/experiment.md")
 
 
-def _named(
-    where: str,
-    key: str,
-    value: str | Mapping[str, Any],
-    models: Mapping[str, Any],
-    folder: Path,
-) -> Any:
+def _named(where: str, key: str, value: str | Mapping[str, Any], settings: _Settings) -> Any:
     """Make what a name, or ``{use: NAME, option: value}``, stands for; errors name the key."""
-    options = {"use": value} if isinstance(value, str) else dict(value)
+    options: dict[str, Any] = {"use": value}
+    if isinstance(value, Mapping):
+        options = dict(value)
     if "questions" in options:
-        options.setdefault("use", "own files")
+        options.setdefault("use", _OWN_FILES)
     use = options.pop("use", None)
     if not isinstance(use, str):
         raise ConfigError(f"{where} has no use", "use: NAME", f"write {{use: NAME}} under {where}")
@@ -145,7 +145,7 @@ def _named(
             do = "set OLLAMA_API_KEY or OPENAI_API_KEY"
             raise ConfigError(f"{where}.{option}", "no secret in this file", do)
     try:
-        return _MAKERS[key](key, use, options, models, folder)
+        return _MAKERS[key](key, use, options, settings)
     except RagbenchError as error:
         raise ConfigError(f"{where}: {error.got}", error.expected, error.do) from None
     except (TypeError, ValueError, OverflowError) as error:
@@ -153,67 +153,55 @@ def _named(
         raise ConfigError(f"{where}: {error}", "options that fit", do) from None
 
 
-def _beside(folder: Path, use: str) -> str:
-    """Return a model's name with the path in it, if any, seen from the folder."""
-    kind, _, path = use.partition(":")
-    return f"{kind}:{folder / Path(path).expanduser()}" if kind in ("onnx", "gguf") else use
+# -- one function for each kind of name: (key, name, options, settings) -> what it stands for
 
 
-def _check_options(use: str, options: Mapping[str, Any], function: Callable) -> None:
-    check_known(f"option of {use}", options, inspect.signature(function).parameters)
-
-
-def _data(_: str, use: str, options: dict[str, Any], __: Mapping, folder: Path) -> Callable:
-    if use == "own files":
-        _check_options(use, options, data.load_questions)
+def _data(_: str, use: str, options: dict[str, Any], settings: _Settings) -> Callable[[], Dataset]:
+    loaders = {**data.DATASETS, _OWN_FILES: data.load_questions}
+    check_known("data set", [use], loaders)
+    _check_options(use, options, loaders[use])
+    if use == _OWN_FILES:
         for name in {"questions", "documents"} & options.keys():
-            options[name] = folder / str(options[name])
-        return partial(data.load_questions, **options)
-    check_known("data set", [use], (*data.DATASETS, "own files"))
-    _check_options(use, options, data.DATASETS[use])
-    return partial(data.load_dataset, use, **options)
+            options[name] = settings["paths_from"] / str(options[name])
+    return partial(loaders[use], **options)
+
+
+def _chunker(axis: str, use: str, options: dict[str, Any], settings: _Settings) -> Callable:
+    check_known(axis, [use], chunking.CHUNKERS)
+    cut = chunking.CHUNKERS[use]
+    takes = [name for name in inspect.signature(cut).parameters if name != "documents"]
+    filled = _with_models(use, takes, options, settings)
+    cut([], **filled)  # settings that cannot work are refused now, and with their key
+    return partial(cut, **filled)
+
+
+def _retriever(_: str, use: str, options: dict[str, Any], settings: _Settings) -> Callable:
+    takes = retrieval.table.settings_of(use)
+    filled = _with_models(use, takes, options, settings)
+    if "decompose" in takes and filled.get("decompose") is None:
+        raise no_decomposer()
+    if "tokenizer" in filled:
+        retrieval.text.get_tokenizer(filled["tokenizer"])  # refused now, and with its key
+    return partial(retrieval.make_retriever, use, **filled)
 
 
 def _with_models(
-    use: str, takes: Iterable[str], options: dict[str, Any], models: Mapping, folder: Path
+    use: str, takes: Iterable[str], options: dict[str, Any], settings: _Settings
 ) -> dict[str, Any]:
     """Return the options, checked, and the models that are taken: own ones, else the
     experiment's.
     """
     check_known(f"option of {use}", options, takes)
-    settings = dict(options)
+    filled = dict(options)
     for key in MODELS:
         if key in options:
-            settings[key] = parse_model(key, options[key], folder)
-        elif key in takes and models.get(key) is not None:
-            settings[key] = models[key]
-    return settings
+            filled[key] = parse_model(key, options[key], settings)
+        elif key in takes and settings.get(key) is not None:
+            filled[key] = settings[key]
+    return filled
 
 
-def _chunker(
-    axis: str, use: str, options: dict[str, Any], models: Mapping[str, Any], folder: Path
-) -> Callable:
-    check_known(axis, [use], chunking.CHUNKERS)
-    cut = chunking.CHUNKERS[use]
-    takes = [name for name in inspect.signature(cut).parameters if name != "documents"]
-    settings = _with_models(use, takes, options, models, folder)
-    cut([], **settings)  # settings that cannot work are refused now, and with their key
-    return partial(cut, **settings)
-
-
-def _retriever(
-    _: str, use: str, options: dict[str, Any], models: Mapping[str, Any], folder: Path
-) -> Callable:
-    takes = retrieval.table.settings_of(use)
-    settings = _with_models(use, takes, options, models, folder)
-    if "decompose" in takes and settings.get("decompose") is None:
-        raise no_decomposer()
-    if "tokenizer" in settings:
-        retrieval.text.get_tokenizer(settings["tokenizer"])  # refused now, and with its key
-    return partial(retrieval.make_retriever, use, **settings)
-
-
-def _person(axis: str, use: str, options: Mapping[str, Any], _: Mapping, folder: Path) -> Any:
+def _person(axis: str, use: str, options: dict[str, Any], settings: _Settings) -> Any:
     """Make who answers, grades or labels: of the axis's table, or a chat model."""
     table = {"generator": GENERATORS, "judge": JUDGES}.get(axis, {})
     if use in table:
@@ -221,23 +209,36 @@ def _person(axis: str, use: str, options: Mapping[str, Any], _: Mapping, folder:
         return table[use](**options)
     if ":" not in use and use not in NAMES:
         error = unknown(axis, use, (*table, *NAMES))
-        do = error.do if "did you mean" in error.do else TWO_WAYS
-        raise ConfigError(error.got, error.expected, do)
+        if "did you mean" in error.do:
+            raise error
+        raise ConfigError(error.got, error.expected, TWO_WAYS)
     check_known(f"option of {use}", options, _MODEL_OPTIONS)
-    return chat_model(_beside(folder, use), **options)
+    return chat_model(_beside(settings, use), **options)
 
 
-def _model(key: str, use: str, options: dict[str, Any], _: Mapping, folder: Path) -> Any:
+def _model(key: str, use: str, options: dict[str, Any], settings: _Settings) -> Any:
     """Make a model that is no axis."""
     if key == "embedder":
-        return make_embedder(_beside(folder, use), **options)
+        return make_embedder(_beside(settings, use), **options)
     if key == "scorer":
         check_known("scorer", [use], ["minilm"])
         return CrossEncoder(**options)
     # A model's replies are kept beside the file, so that a run goes on where it stopped.
-    cassette = str(folder / options.pop("cassette", f"{key}.sqlite"))
+    cassette = str(settings["paths_from"] / options.pop("cassette", f"{key}.sqlite"))
     asks = {"decompose": llm_decomposer, "checker": ModelChecker}[key]
-    return asks(chat_model(_beside(folder, use), **options), cassette=cassette)
+    return asks(chat_model(_beside(settings, use), **options), cassette=cassette)
+
+
+def _beside(settings: _Settings, use: str) -> str:
+    """Return a model's name, in which the path of a file, if any, is seen from the folder."""
+    kind, _, path = use.partition(":")
+    if kind in ("onnx", "gguf"):
+        return f"{kind}:{settings['paths_from'] / Path(path).expanduser()}"
+    return use
+
+
+def _check_options(use: str, options: Mapping[str, Any], function: Callable) -> None:
+    check_known(f"option of {use}", options, inspect.signature(function).parameters)
 
 
 _MAKERS: Mapping[str, Callable] = {

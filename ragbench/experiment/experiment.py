@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from itertools import product
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -180,20 +181,22 @@ class Experiment(BaseModel):
     @field_validator(*MODELS, "labels", mode="before")
     @classmethod
     def _make_model(cls, value: Any, info: ValidationInfo) -> Any:
-        return parse_model(info.field_name, value, info.data["paths_from"])
+        return parse_model(info.field_name, value, info.data)
 
     @field_validator(*AXES, mode="before")
     @classmethod
     def _make_axis(cls, value: Any, info: ValidationInfo) -> Any:
         if info.field_name in ("generator", "judge") and value in (None, NONE, {}, []):
             return {}
-        return parse_axis(info.field_name, value, info.data, info.data["paths_from"])
+        return parse_axis(info.field_name, value, info.data)
 
     @field_validator("k", mode="before")
     @classmethod
     def _check_k(cls, value: Any, info: ValidationInfo) -> dict[str, tuple[int, ...]]:
         retrievers = info.data.get("retriever", ())
-        by_retriever = value if isinstance(value, Mapping) else dict.fromkeys(retrievers, value)
+        by_retriever = value
+        if not isinstance(value, Mapping):
+            by_retriever = dict.fromkeys(retrievers, value)
         check_known("retriever in k", by_retriever, retrievers)
         return {name: _whole("k", by_retriever.get(name, 10), 1) for name in retrievers}
 
@@ -206,19 +209,20 @@ class Experiment(BaseModel):
     @classmethod
     def _check_prompts(cls, prompts: dict[str, Any], info: ValidationInfo) -> dict[Any, Any]:
         """Return the prompts by axis and label; of a label on both axes the fields decide."""
-        axes: dict[str, list[str]] = {}
+        models = {}
         for axis in _PROMPTS:
-            for name, value in info.data[axis].items():
-                if is_model(value):
-                    axes.setdefault(name, []).append(axis)
-        check_known("chat model in prompts", prompts, axes)
+            models[axis] = [name for name, value in info.data[axis].items() if is_model(value)]
+        check_known("chat model in prompts", prompts, [*models["generator"], *models["judge"]])
         usable = {}
         for name, prompt in prompts.items():
             if Path(prompt).suffix:
                 prompt = str(info.data["paths_from"] / Path(prompt).expanduser())
             text = load_prompt(prompt)
-            axis = axes[name][-1 if "{answers}" in text else 0]
-            fill_prompt(text, **dict.fromkeys(_PROMPTS[axis][1], ""))
+            axis = "generator"
+            if name in models["judge"] and ("{answers}" in text or name not in models[axis]):
+                axis = "judge"
+            _, fields = _PROMPTS[axis]
+            fill_prompt(text, **dict.fromkeys(fields, ""))
             usable[axis, name] = prompt
         return usable
 
@@ -260,13 +264,14 @@ class Experiment(BaseModel):
         """List the cells of one data set in the order of the grid; without a generator there is
         none at N = 0.
         """
-        people = list(product(self.generator or (NONE,), self.judge or (NONE,)))
-        cells = []
+        searches = []
         if 0 in self.N and self.generator:
-            cells += [Cell(data, NONE, QUERY_ONLY, 0, 0, *pair) for pair in people]
+            searches.append((NONE, QUERY_ONLY, 0, 0))
         for chunker, retriever in product(self.chunker, self.retriever):
-            for k, n, pair in product(self.k[retriever], filter(None, self.N), people):
-                cells.append(Cell(data, chunker, retriever, k, n, *pair))
+            budgets = product(self.k[retriever], filter(None, self.N))
+            searches += [(chunker, retriever, k, n) for k, n in budgets]
+        people = product(self.generator or (NONE,), self.judge or (NONE,))
+        cells = [Cell(data, *search, *pair) for search, pair in product(searches, people)]
         return [cell for cell in cells if self.keep is None or self.keep(cell)]
 
     def prompt(self, axis: str, label: str) -> str:
@@ -291,15 +296,15 @@ class Experiment(BaseModel):
         """Open the run's cassette; None without models, without one, or where it is not there and
         not to be made.
         """
-        people = [*self.generator.values(), *self.judge.values()]
-        if self.labels is not None:
-            people.append(self.labels)
+        people = [*self.generator.values(), *self.judge.values(), self.labels]
         if not any(map(is_model, people)):
             return contextlib.nullcontext()
         if isinstance(self.cassette, Cassette):
             return contextlib.nullcontext(self.cassette)
         path = self.cassette or self.home / "cassette.sqlite"
-        return Cassette(path) if make or path.exists() else contextlib.nullcontext()
+        if make or path.exists():
+            return Cassette(path)
+        return contextlib.nullcontext()
 
     def plan(self) -> Plan:
         """Count what a run will embed, search, ask and grade, see `plan_experiment`."""
@@ -336,18 +341,21 @@ def _in_words(error: ValidationError) -> ConfigError:
     if first["type"] == "missing":
         expected = "name, data, chunker, retriever"
         return ConfigError(f"there is no key {name!r}", expected, "see docs/experiment.md")
-    ways = [each["msg"] for each in details if each["loc"][0] == name]
-    got = f"{name} is {first['input']!r}"
-    do = "write it in quotes" if first["type"] == "string_type" else f"correct {name}"
-    return ConfigError(got, " or ".join(dict.fromkeys(ways)), do)
+    ways = dict.fromkeys(detail["msg"] for detail in details if detail["loc"][0] == name)
+    do = f"correct {name}"
+    if first["type"] == "string_type":
+        do = "write it in quotes"
+    return ConfigError(f"{name} is {first['input']!r}", " or ".join(ways), do)
 
 
-def _whole(axis: str, values: Any, least: int) -> tuple[int, ...]:
+def _whole(axis: str, value: Any, least: int) -> tuple[int, ...]:
     """Return the values of a numeric axis: an int, or several."""
-    several = isinstance(values, Iterable) and not isinstance(values, str)
-    numbers = list(values) if several else [values]
-    for value in numbers or [values]:
-        if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
+    numbers = [value]
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        numbers = list(value)
+    for number in numbers or [value]:
+        is_whole = isinstance(number, Integral) and not isinstance(number, bool)
+        if not is_whole or number < least:
             do = f"write for instance {axis}: 10, or a list: {axis}: [10, 100]"
-            raise ConfigError(f"{axis} has {value!r}", f"whole numbers of at least {least}", do)
+            raise ConfigError(f"{axis} has {number!r}", f"whole numbers of at least {least}", do)
     return tuple(dict.fromkeys(map(int, numbers)))
