@@ -52,26 +52,27 @@ class KeptAnswers:
     ) -> list[Answer]:
         """Return an answer to each question and context: those kept, and the others made now."""
         version = _version(generator)
-        jobs = list(zip(questions, contexts, strict=True))
-        names = [_digest(label, version, question.text, context) for question, context in jobs]
-        there = self._kept.keys() & names
-        if there:
-            what = f"{len(there)} answers of {label!r} are kept from a run that was stopped"
+        jobs = {}
+        names = []  # of the answers, in the order of the questions
+        for question, context in zip(questions, contexts, strict=True):
+            name = _digest(label, version, question.text, context)
+            names.append(name)
+            jobs[name] = (question, context)
+        answers = {name: self._kept[name] for name in jobs if name in self._kept}
+        if answers:
+            what = f"{len(answers)} answers of {label!r} are kept from a run that was stopped"
             warnings.warn(f"{what}; to have them made anew, delete {self.path}", stacklevel=2)
-        missing = {name: job for name, job in zip(names, jobs, strict=True) if name not in there}
-        new_answers = pool.map(
-            functools.partial(_answer, generator), missing.values(), chunksize=_TASK
-        )
-        answers = {name: self._kept[name] for name in there}
+        missing = [name for name in jobs if name not in answers]
+        work = functools.partial(_answer, generator)
+        new_answers = pool.map(work, [jobs[name] for name in missing], chunksize=_TASK)
         for name, answer in zip(missing, new_answers, strict=True):
             answers[name] = answer
             if version and "error" not in answer.meta:  # a failure is asked again
-                self._write(
-                    [name, answer.question_id, answer.text, answer.generator, answer.seconds]
-                )
+                self._write(name, answer)
         return [answers[name] for name in names]
 
-    def _write(self, record: list[Any]) -> None:
+    def _write(self, name: str, answer: Answer) -> None:
+        record = [name, answer.question_id, answer.text, answer.generator, answer.seconds]
         try:
             with self.path.open("a") as file:
                 file.write(json.dumps(record) + "\n")
@@ -114,5 +115,7 @@ def _version(generator: Any) -> str:
         source = inspect.getsource(owner)
     except (OSError, TypeError):
         return ""
-    settings = {} if owner is function else vars(generator)
+    settings = {}
+    if owner is not function:
+        settings = vars(generator)
     return source + json.dumps(settings, sort_keys=True, default=lambda value: type(value).__name__)

@@ -44,7 +44,7 @@ from ragbench.llm.failures import redact, sounds_secret
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.paths import written_whole
 from ragbench.prompts import load_prompt, prompt_hash
-from ragbench.records import Dataset
+from ragbench.records import Chunk, Dataset
 from ragbench.retrieval import RETRIEVERS, make_retriever
 from ragbench.retrieval.text import TOKENIZERS
 from ragbench.text.languages import other_languages
@@ -61,17 +61,18 @@ def describe_run(run: Any) -> dict[str, Any]:
     grading = {}  # of each judge: its prompt and its scale
     for (axis, name), facts in run.models.items():
         seeds[f"{axis}/{name}"] = facts.row()["seed"]
-        prompts.append(experiment.prompt(axis, name))
+        prompt = experiment.prompt(axis, name)
+        prompts.append(prompt)
         if axis == "generator":
             prompts.append(PROMPTS["query_only"])
         else:
-            grading[name] = {"prompt": Path(prompts[-1]).name, "scale": experiment.scale(name)}
+            grading[name] = {"prompt": Path(prompt).name, "scale": experiment.scale(name)}
     return {
         "format": "ragbench-run-1",
         "name": experiment.name,
         "axes": _axes(run),
         "grid": {axis: list(getattr(experiment, axis)) for axis in AXES},
-        "chunkers": _described(experiment.chunker),
+        "chunkers": _by_label(experiment.chunker),
         "parameters": _parameters(experiment),
         "prompts": {Path(prompt).name: prompt_hash(prompt) for prompt in prompts},
         "grading": grading,
@@ -81,24 +82,23 @@ def describe_run(run: Any) -> dict[str, Any]:
 
 
 def _axes(run: Any) -> dict[str, dict[str, Any]]:
+    """Describe what was built for each value of an axis, by data, chunker and retriever."""
+    chunks = {"/".join(place): _chunk_facts(chunks) for place, chunks in run.chunks.items()}
+    retrievers = {"/".join(place): engine for place, engine in run.retrievers.items()}
     axes = {
-        "data": _described(run.data),
-        "chunker": _described(run.chunks),
-        "retriever": _described(run.retrievers),
-        "generator": _described(run.experiment.generator),
-        "judge": _described(run.experiment.judge),
+        "data": {name: _data_facts(data) for name, data in run.data.items()},
+        "chunker": chunks,
+        "retriever": _by_label(retrievers),
+        "generator": _by_label(run.experiment.generator),
+        "judge": _by_label(run.experiment.judge),
     }
     for (axis, name), facts in run.models.items():
         axes[axis][name] = facts.to_dict()
     return axes
 
 
-def _described(things: Mapping[Any, Any]) -> dict[str, Any]:
-    described = {}
-    for place, thing in things.items():
-        name = place if isinstance(place, str) else "/".join(place)
-        described[name] = _describe(thing)
-    return described
+def _by_label(things: Mapping[str, Any]) -> dict[str, Any]:
+    return {label: _describe(thing) for label, thing in things.items()}
 
 
 def _parameters(experiment: Any) -> dict[str, Any]:
@@ -106,11 +106,12 @@ def _parameters(experiment: Any) -> dict[str, Any]:
     tokenizer = experiment.tokenizer
     if tokenizer is not None:  # a file or a function
         tokenizer = getattr(tokenizer, "name", getattr(tokenizer, "__name__", "own"))
+    _, form_counts = MATCHES[experiment.match]
     return {
         **{name: getattr(experiment, name) for name in names},
-        "options": _told(experiment.options),
+        "options": _describe(experiment.options),
         "tokenizer": tokenizer or "all-MiniLM-L6-v2 WordPiece",
-        "form": "NFC" if MATCHES[experiment.match][1] else None,
+        "form": "NFC" if form_counts else None,
     }
 
 
@@ -150,13 +151,16 @@ def _git() -> dict[str, Any] | None:
     # Asking must not write: a refresh of git's index that breaks off leaves a lock behind.
     variables = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:
-        said = subprocess.run(
+        status = subprocess.run(
             command, env=variables, cwd=CHECKOUT, capture_output=True, text=True, timeout=10
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    revision = re.search(r"^# branch.oid (\w+)$", said, re.M)
-    return revision and {"revision": revision[1], "changed": bool(re.search(r"^[^#]", said, re.M))}
+    revision = re.search(r"^# branch.oid (\w+)$", status, re.M)
+    if revision is None:
+        return None
+    is_changed = re.search(r"^[^#]", status, re.M) is not None
+    return {"revision": revision[1], "changed": is_changed}
 
 
 class RunFiles:
@@ -170,24 +174,32 @@ class RunFiles:
         self.folder = folder
         self.rows = rows
         self.failed: Counter[str] = Counter()
-        self.entry = {"began": _now(), "ended": None, "rows": rows, "executor": executor}
-        self.entry |= {"rows_made": 0, "failed": self.failed}
+        self.entry = {
+            "began": _now(),
+            "ended": None,
+            "rows": rows,
+            "executor": executor,
+            "rows_made": 0,
+            "failed": self.failed,
+        }
         self.manifest = manifest | {"runs": [*_earlier_runs(folder, manifest["name"]), self.entry]}
-        self.earlier = 0
-        if (folder / ROWS).exists():
-            with open_file(folder / ROWS) as file:
-                self.earlier = sum(1 for _ in file)
-        self.path = folder / (f"{ROWS}.part" if self.earlier else ROWS)
+        self.path = folder / ROWS
+        self.earlier = _count_lines(self.path)
         self._sha256 = hashlib.sha256()
-        if not self.earlier:  # what it writes may be read meanwhile
+        if self.earlier:
+            self.path = folder / f"{ROWS}.part"
+        else:  # what it writes may be read meanwhile
             self._write_manifest()
 
     def write(self, rows: Sequence[Row]) -> None:
         """Append a block of rows; DataError for a full disk."""
         lines = [json.dumps(row.to_dict(), default=_as_json, allow_nan=False) for row in rows]
         text = "".join(f"{line}\n" for line in lines).encode()
+        mode = "wb"
+        if self.entry["rows_made"]:
+            mode = "ab"
         try:
-            with self.path.open("ab" if self.entry["rows_made"] else "wb") as file:
+            with self.path.open(mode) as file:
                 file.write(text)
         except OSError as error:
             raise no_room(self.path, error.strerror) from None
@@ -228,8 +240,18 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+def _count_lines(path: Path) -> int:
+    if not path.exists():
+        return 0
+    with open_file(path) as file:
+        return sum(1 for _ in file)
+
+
 def _as_json(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else str(value)
+    """Return what JSON takes in place of a number of numpy, or of a path."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return str(value)
 
 
 def _earlier_runs(folder: Path, name: str) -> list[dict[str, Any]]:
@@ -237,6 +259,8 @@ def _earlier_runs(folder: Path, name: str) -> list[dict[str, Any]]:
 
     Raises ConfigError where the folder is that of another experiment.
     """
+    if not (folder / MANIFEST).exists():
+        return []
     try:
         manifest = load_manifest(folder)
     except DataError:
@@ -330,11 +354,9 @@ def inputs_sha256(run: Any, described: Mapping[str, Any]) -> str | None:
     takes part, which may have changed.
     """
     experiment = run.experiment
-    people = [*experiment.generator.values(), *experiment.judge.values()]
-    files = sorted(Path(__file__).parents[1].rglob("*.py"))
-    parts = [*map(is_model, people), *map(_is_shipped, experiment.retriever.values())]
-    if not all(parts) or not isinstance(experiment.tokenizer, Path | None):
+    if not _is_known(experiment):
         return None
+    files = sorted(Path(__file__).parents[1].rglob("*.py"))
     if experiment.tokenizer is not None:
         files.append(experiment.tokenizer)
     total = hashlib.sha256()
@@ -347,6 +369,15 @@ def inputs_sha256(run: Any, described: Mapping[str, Any]) -> str | None:
         for part in (*data.questions, *experiment.cells(name)):
             total.update(repr(part).encode(errors="surrogatepass"))
     return total.hexdigest()
+
+
+def _is_known(experiment: Any) -> bool:
+    """Say whether all that makes rows is of this package, a model or a file, and nobody's code."""
+    people = [*experiment.generator.values(), *experiment.judge.values()]
+    retrievers = experiment.retriever.values()
+    if not isinstance(experiment.tokenizer, Path | None):
+        return False
+    return all(map(is_model, people)) and all(map(_is_shipped, retrievers))
 
 
 def _is_shipped(build: Any) -> bool:
@@ -402,58 +433,51 @@ def _replies_sha256(cassette: Cassette | None) -> str | None:
     return _sha256(cassette.rows("SELECT key, answer FROM replies ORDER BY key"))
 
 
-def _describe(thing: Any) -> dict[str, Any]:
-    """Return what is known of a value of an axis, ready for JSON.
+def _describe(value: Any) -> Any:
+    """Return what a manifest says of a value, ready for JSON.
 
-    Counts and hashes of a data set or of a list of chunks. Else ``settings()`` where there is one;
-    a partial's function and plain keywords; or the name. Never an address in memory, never a value
-    whose name sounds secret.
+    Numbers, texts and lists and dicts of them as they are; a partial's function and arguments; what
+    ``settings()`` gives; else the name. Never an address in memory, never a value whose name sounds
+    secret.
     """
-    if isinstance(thing, Dataset):
-        return _data_facts(thing)
-    if isinstance(thing, list):
-        fields = ([chunk.id, chunk.doc_id, chunk.title, chunk.text] for chunk in thing)
-        return {"chunks": len(thing), "sha256": _sha256(fields)}
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return redact(value, ())
+    if isinstance(value, list | tuple):
+        return [_describe(item) for item in value]
+    if isinstance(value, Mapping):
+        items = {str(name): item for name, item in value.items()}
+        return {name: _describe(items[name]) for name in items if not sounds_secret(name)}
+    return _describe_object(value)
+
+
+def _describe_object(thing: Any) -> dict[str, Any]:
     if isinstance(thing, functools.partial):
-        keywords = _told(thing.keywords)
-        return {"partial": _describe(thing.func), "args": _told(thing.args), "keywords": keywords}
+        arguments = {"args": _describe(thing.args), "keywords": _describe(thing.keywords)}
+        return {"partial": _describe(thing.func), **arguments}
     if inspect.isroutine(thing):
         return {"function": _name(thing)}
     facts = {"class": _name(type(thing))}
     if callable(getattr(thing, "settings", None)):
-        return facts | _told(thing.settings())
+        return facts | _describe(thing.settings())
     for name in ("name", "card"):
         if getattr(thing, name, None) is not None:
-            facts[name] = _told(getattr(thing, name))
+            facts[name] = _describe(getattr(thing, name))
     return facts
 
 
 def _name(thing: Any) -> str:
     # A user's class is "__main__" in a notebook and something else when imported; it is the same
     # class.
-    ours = thing.__module__.partition(".")[0] == "ragbench" if thing.__module__ else False
-    return f"{thing.__module__}.{thing.__qualname__}" if ours else thing.__qualname__
+    if _is_of_package(thing):
+        return f"{thing.__module__}.{thing.__qualname__}"
+    return thing.__qualname__
 
 
-_NOTHING = object()
-
-
-def _told(value: Any) -> Any:
-    """Return what a manifest tells of a value: numbers, texts and lists and dicts of them; anything
-    else is left out, and so is what sounds secret.
-    """
-    if isinstance(value, Mapping):
-        values = {str(name): _told(each) for name, each in value.items()}
-        return {
-            name: each
-            for name, each in values.items()
-            if each is not _NOTHING and not sounds_secret(name)
-        }
-    if isinstance(value, list | tuple):
-        return [each for each in map(_told, value) if each is not _NOTHING]
-    if isinstance(value, str):
-        return redact(value, ())
-    return value if value is None or isinstance(value, bool | int | float) else _NOTHING
+def _chunk_facts(chunks: Sequence[Chunk]) -> dict[str, Any]:
+    texts = ([chunk.id, chunk.doc_id, chunk.title, chunk.text] for chunk in chunks)
+    return {"chunks": len(chunks), "sha256": _sha256(texts)}
 
 
 def _data_facts(data: Dataset) -> dict[str, Any]:

@@ -38,7 +38,9 @@ def plan_experiment(experiment: Any) -> Plan:
             planned += _step("retrieve", len(searches) * len(of_data.questions))
         planned += _retrievers(run)
         is_known = all(step.name == "retrieve" or not step.calls for step in planned)
-        recorded = _recorded_rows(run) if is_known else None
+        recorded = None
+        if is_known:
+            recorded = _recorded_rows(run)
         planned += _asked(run, cassette, recorded)
     if experiment.metrics:
         planned += Plan((), (f"metrics: {', '.join(experiment.metrics)}, after the run",))
@@ -54,7 +56,9 @@ def _asked(run: Run, cassette: Cassette | None, recorded: Sequence[Row] | None) 
             if not is_model(person):
                 planned += _step(step, calls)
                 continue
-            recorded_calls = None if recorded is None else _recorded_calls(recorded, axis, label)
+            recorded_calls = None
+            if recorded is not None:
+                recorded_calls = _recorded_calls(recorded, axis, label)
             planned += plan({step: calls}, person, cassette, recorded=recorded_calls)
     return planned
 
@@ -65,24 +69,35 @@ def _step(name: str, calls: int, seconds: float = 0.0) -> Plan:
 
 def _embeddings(run: Run) -> Plan:
     """Count the texts that have no vector on disk, each once for each file of vectors."""
-    missing = {id(error): (error.embedder, set(error.texts)) for error in run.not_cut.values()}
+    embedders = {id(error): error.embedder for error in run.not_cut.values()}
+    missing = {id(error): set(error.texts) for error in run.not_cut.values()}
     for (data, *_), engine in run.retrievers.items():
         queries = [question.text for question in run.data[data].questions]
         for part, of_queries in inner_searches(engine, queries):
-            if hasattr(part, "nearest"):
-                place = getattr(part.embedder, "path", id(part.embedder))
-                _, texts = missing.setdefault(place, (part.embedder, set()))
-                texts.update(_not_on_disk(part.embedder, part.texts, of_queries))
+            if not hasattr(part, "nearest"):  # it embeds nothing
+                continue
+            embedder = part.embedder
+            place = getattr(embedder, "path", id(embedder))
+            embedders[place] = embedder
+            texts = missing.setdefault(place, set())
+            texts.update(_not_on_disk(embedder, part.texts, of_queries))
     planned = Plan()
     for data, chunker in run.not_cut:
         note = f"{chunker} on {data} embeds to cut: its chunks are not counted yet"
         planned += Plan((), (note,))
-    for embedder, texts in missing.values():
-        seconds = math.nan if texts else 0.0
-        if texts and hasattr(getattr(embedder, "embedder", None), "seconds_for"):
-            seconds = embedder.embedder.seconds_for(list(texts))
-        planned += _step("embed", len(texts), seconds)
+    for place, texts in missing.items():
+        planned += _step("embed", len(texts), _seconds(embedders[place], list(texts)))
     return planned
+
+
+def _seconds(embedder: Any, texts: Sequence[str]) -> float:
+    """Say about how long it takes to embed texts; NaN where that is not known."""
+    if not texts:
+        return 0.0
+    estimate = getattr(getattr(embedder, "embedder", None), "seconds_for", None)
+    if estimate is None:
+        return math.nan
+    return estimate(texts)
 
 
 def _not_on_disk(embedder: Any, texts: Sequence[str], queries: Sequence[str]) -> list[str]:
@@ -97,13 +112,20 @@ def _retrievers(run: Run) -> Plan:
     for (data, *_), engine in run.retrievers.items():
         for part, _ in inner_searches(engine, ()):
             decompose = getattr(part, "decompose", None)
-            if hasattr(decompose, "model"):
-                tape = decompose.cassette
-                if tape is not None and not isinstance(tape, Cassette):
-                    tape = Cassette(tape) if Path(tape).exists() else None
-                calls = len(run.data[data].questions)
-                planned += plan({"decompose": calls}, decompose.model, tape)
+            if not hasattr(decompose, "model"):
+                continue
+            tape = decompose.cassette
+            if tape is not None and not isinstance(tape, Cassette):
+                tape = _existing(Path(tape))
+            calls = len(run.data[data].questions)
+            planned += plan({"decompose": calls}, decompose.model, tape)
     return planned
+
+
+def _existing(path: Path) -> Cassette | None:
+    if path.exists():
+        return Cassette(path)
+    return None
 
 
 def _calls(run: Run, axis: str, label: str) -> int:

@@ -261,20 +261,19 @@ def system_names(rows: pd.DataFrame) -> list[str]:
     no chunker and no k; where the generator has another prompt with documents, the prompt that was
     asked stands there too.
     """
-    retrieved = rows[rows["N"] > 0]
-    of_search = [axis for axis in ("chunker", "k") if retrieved[axis].nunique() > 1]
-    of_people = [axis for axis in ("generator", "judge") if rows[axis].nunique() > 1]
-    variants = _own_prompts(retrieved) if "prompt" in rows else set()
-    names = []
-    for row in rows.to_dict("records"):
-        parts = [row["retriever"]]
-        if row["N"]:
-            parts += [f"k={row['k']}" if axis == "k" else row[axis] for axis in of_search]
-        parts += [row[axis] for axis in of_people]
-        if not row["N"] and row["generator"] in variants:
-            parts.append(f"prompt {row['prompt']}")
-        names.append(f"{', '.join(map(str, parts))}@{row['N']}")
-    return names
+    alone = rows["N"] == 0
+    words = rows.assign(k="k=" + rows["k"].astype(str))
+    names = rows["retriever"].astype(str)
+    for axis in ("chunker", "k"):
+        if rows.loc[~alone, axis].nunique() > 1:
+            names = names.where(alone, names + ", " + words[axis])
+    for axis in ("generator", "judge"):
+        if rows[axis].nunique() > 1:
+            names = names + ", " + rows[axis]
+    if "prompt" in rows:
+        is_variant = alone & rows["generator"].isin(_own_prompts(rows[~alone]))
+        names = names.where(~is_variant, names + ", prompt " + rows["prompt"].astype(str))
+    return (names + "@" + rows["N"].astype(str)).tolist()
 
 
 def _own_prompts(rows: pd.DataFrame) -> set[str]:

@@ -362,39 +362,44 @@ def _texts_before(end: int, texts: Sequence[str]) -> list[str]:
 
 def _answer(run: Run, questions: Mapping[str, Question], rows: Sequence[Row]) -> None:
     """Let models, functions and objects answer, once for all judges."""
-    for name, generator in run.experiment.generator.items():
+    for name in run.experiment.generator:
         waiting: dict[str, list[Row]] = defaultdict(list)  # the rows of each answer, one a judge
         for row in rows:
             if row.generator == name and row.status == "ok":
                 waiting[row.place].append(row)
-        asked = [same[0] for same in waiting.values()]
-        of_rows = [questions[row.question_id] for row in asked]
-        contexts = [row.context for row in asked]
+        first = [rows_of[0] for rows_of in waiting.values()]
+        answers = _ask(run, name, questions, first)
         model = run.models.get(("generator", name))
-        if model is None:
-            answers = run.kept.ask(name, generator, of_rows, contexts, run.pool)
-        else:
-            answers = generate(
-                generator,
-                of_rows,
-                contexts,
-                with_documents=run.experiment.prompt("generator", name),
-                ids=list(waiting),
-                cassette=run.cassette,
-                **run.options,
-            )
-        for same, answer in zip(waiting.values(), answers, strict=True):
-            facts = {"model": answer.generator}
-            if model is not None:
-                facts = model.row()
-            for row in same:
-                row.take(facts)
-                _take_answer(row, answer)
+        for rows_of, answer in zip(waiting.values(), answers, strict=True):
+            for row in rows_of:
+                _take_answer(row, answer, model)
         if model is not None:
-            _check_servers(run, "generate", asked)
+            _check_servers(run, "generate", first)
 
 
-def _take_answer(row: Row, answer: Answer) -> None:
+def _ask(
+    run: Run, name: str, questions: Mapping[str, Question], rows: Sequence[Row]
+) -> Sequence[Answer]:
+    generator = run.experiment.generator[name]
+    of_rows = [questions[row.question_id] for row in rows]
+    contexts = [row.context for row in rows]
+    if ("generator", name) not in run.models:
+        return run.kept.ask(name, generator, of_rows, contexts, run.pool)
+    return generate(
+        generator,
+        of_rows,
+        contexts,
+        with_documents=run.experiment.prompt("generator", name),
+        ids=[row.place for row in rows],
+        cassette=run.cassette,
+        **run.options,
+    )
+
+
+def _take_answer(row: Row, answer: Answer, model: Endpoint | None) -> None:
+    row.model = answer.generator
+    if model is not None:
+        row.take(model.row())
     row.take(answer.meta.get("usage", {}), _OF_ANSWER)
     row.take(answer.meta, _OF_ANSWER)
     row.seconds = answer.seconds
