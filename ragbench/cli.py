@@ -293,22 +293,17 @@ def _run(experiment: str = ".") -> int:
 
 
 def _metrics(grid: Any) -> list[str]:
-    """Return the metrics that a run can have with its labels, and warn of the others.
-
-    Those of grades follow the scale of the judge's prompt.
-    """
-    from ragbench.metrics.table import METRICS, grade_metrics
+    """Return the numbers that a run can have with its labels, and warn of the others."""
+    from ragbench.metrics.table import find_numbers
     from ragbench.scoring import without_labels
 
     if not grid.metrics:
         return []
-    scale = sorted({grade for judge in grid.judge for grade in grid.scale(judge)})
-    if scale:
-        METRICS.update(grade_metrics(scale))
-    metrics, left_out = without_labels(grid.metrics, ["grade"] if grid.judge else [], grid.labels)
+    existing = ["grade"] if grid.judge else []
+    numbers, left_out = without_labels(find_numbers(grid.metrics), existing, grid.labels)
     if left_out:
         warnings.warn(left_out, stacklevel=3)
-    return list(metrics)
+    return list(numbers)
 
 
 def _print_failures(failed: Any, rows: Any) -> None:

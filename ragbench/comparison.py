@@ -7,7 +7,6 @@ experiment's rows, or of any table of `ragbench.score`.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,15 +49,10 @@ def compare_scores(
     Raises ConfigError for a system that is not there, DataError for one that answered a question
     twice, or when there is nothing to compare.
     """
-    if "system" not in table or table["system"].nunique() < 2:
-        do = "name yours: columns={'system': 'model'}; of a run, add a retriever, or an N"
-        raise DataError("fewer than two systems", "two or more in the column 'system'", do)
-    if pairs and isinstance(pairs[0], str):
-        raise DataError(f"pairs={pairs!r:.80}", "a list of pairs", f"write [{tuple(pairs)}]")
     measures = list(columns or table.attrs["numbers"])
+    _check_systems(table, pairs)
     rows = with_measures(table, measures)
     check_known("column", [*measures, "question_id"], rows.columns)
-    check_known("system", itertools.chain(*(pairs or ())), rows["system"].unique())
     questions = rows["question_id"].unique()
     scores = {}
     for key, (a, b) in paired_scores(rows, "system", measures, pairs).items():
@@ -76,6 +70,16 @@ def compare_scores(
     return compare_pairs(scores, ("a", "b", "measure"), **options)
 
 
+def _check_systems(table: pd.DataFrame, pairs: Sequence[tuple[str, str]] | None) -> None:
+    if "system" not in table or table["system"].nunique() < 2:
+        do = "name yours: columns={'system': 'model'}; of a run, add a retriever, or an N"
+        raise DataError("fewer than two systems", "two or more in the column 'system'", do)
+    for pair in pairs or ():
+        if isinstance(pair, str):
+            raise DataError(f"pairs={pairs!r:.80}", "a list of pairs", f"write [{tuple(pairs)}]")
+        check_known("system", pair, table["system"].unique())
+
+
 def format_comparison(table: pd.DataFrame) -> pd.DataFrame:
     """Return what a page shows of a comparison: intervals in cells, whole questions."""
     return pd.DataFrame(
@@ -84,13 +88,23 @@ def format_comparison(table: pd.DataFrame) -> pd.DataFrame:
             "second": table["b"],
             "measure": table["measure"],
             "difference [95%]": with_interval(table, "difference"),
-            "p (Holm)": [
-                f"{value:.3f}" if value >= 0.001 else "< 0.001" for value in table["p_holm"]
-            ],
+            "p (Holm)": table["p_holm"].map(_p_value),
             "n": table["n"],
-            "could show": [f"{d:.3f}" if np.isfinite(d) else MISSING for d in table["detectable"]],
+            "could show": table["detectable"].map(_difference),
         }
     )
+
+
+def _difference(value: float) -> str:
+    if np.isfinite(value):
+        return f"{value:.3f}"
+    return MISSING
+
+
+def _p_value(p: float) -> str:
+    if p < 0.001:
+        return "< 0.001"
+    return f"{p:.3f}"
 
 
 def conclusions(table: pd.DataFrame) -> list[str]:
@@ -106,23 +120,31 @@ def conclusions(table: pd.DataFrame) -> list[str]:
     for row in table.to_dict("records"):
         # `ragbench.stats.compare` has one measure and no column of its name
         measure = row.get("measure")
-        verdict = _verdict(row, less=measure in lower)
-        direction = " (lower is better)" if measure in lower else ""
-        sentences.append(f"{measure}{direction}: {verdict}" if measure else verdict)
+        sentence = _verdict(row, less=measure in lower)
+        if measure in lower:
+            sentence = f"{measure} (lower is better): {sentence}"
+        elif measure:
+            sentence = f"{measure}: {sentence}"
+        sentences.append(sentence)
     return sentences
 
 
 def _verdict(row: Mapping[str, Any], *, less: bool) -> str:
+    """Say which system is better, or what difference would have been shown."""
     interval = interval_text(row["difference"], row["low"], row["high"], "+.3f")
     result = f"{interval}, p = {row['p_holm']:.2g} after Holm"
     if row["p_holm"] < 0.05:
-        first_wins = (row["difference"] >= 0) != less
-        better, worse = (row["a"], row["b"]) if first_wins else (row["b"], row["a"])
-        return f"{better} is {'lower' if less else 'higher'} than {worse}: {result}."
+        better = row["a"]
+        worse = row["b"]
+        if (row["difference"] < 0) != less:
+            better = row["b"]
+            worse = row["a"]
+        direction = "lower" if less else "higher"
+        return f"{better} is {direction} than {worse}: {result}."
     questions = f"{row['n']} questions"
     if row.get("clusters"):
         questions += f" in {row['clusters']} clusters"
-    shown = f"no difference shown between {row['a']} and {row['b']}: {result}"
+    nothing = f"no difference shown between {row['a']} and {row['b']}: {result}"
     if np.isnan(row["detectable"]):
-        return f"{shown}; {questions} were asked."
-    return f"{shown}; {questions} would show one of {row['detectable']:.3f}."
+        return f"{nothing}; {questions} were asked."
+    return f"{nothing}; {questions} would show one of {row['detectable']:.3f}."

@@ -17,7 +17,7 @@ import math
 import sys
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,13 +40,15 @@ from ragbench.llm import Cassette, Plan, ask, plan
 from ragbench.llm.endpoints import model_facts
 from ragbench.metrics.table import (
     METRICS,
+    Metric,
     claim_result,
     find_numbers,
+    grade_metrics,
     lower_is_better,
 )
 from ragbench.prompts import Prompt
-from ragbench.records import Answer, Question
-from ragbench.stats.tables import fully_right, grade_numbers
+from ragbench.records import GRADES, Answer, Question
+from ragbench.stats.tables import grade_numbers, rows_by_scale
 
 _WAYS_TO_LABELS = (
     "name one: labels='ollama:llama3:8b' (docs/models.md says how to install Ollama), or "
@@ -114,7 +116,7 @@ def score(
     DataFrame: the rows in our names; a column per number (``keypoints_hallucination`` where
     RAGChecker's has the name); the labels made (`ragbench.widgets.ClaimInspector` opens
     ``claim_labels``); ``labelled_by``; ``unscored``, how many numbers are NaN, and ``reason``, why.
-    ``attrs``: "numbers" (their columns), "model", "checker", "repairs".
+    ``attrs``: "numbers" (their columns), "model", "checker".
 
     Raises ConfigError for an unknown metric or option, or where every metric needs labels and no
     model is named; DataError for all missing columns, before anything runs.
@@ -123,9 +125,9 @@ def score(
     >>> score(rows, ["token_f1"])["token_f1"].round(2).tolist()
     [0.67]
     """
-    options_of_ask = set(inspect.signature(ask).parameters) - {"model", "prompts", "schema", "ids"}
     own = ("rows", "metrics", "labels", "columns", "checker")
-    check_known("option", options, [*sorted(options_of_ask), *own])
+    of_ask = set(inspect.signature(ask).parameters) - {"model", "prompts", "schema", "ids"}
+    check_known("option", options, [*sorted(of_ask), *own])
     table, numbers, left_out = _prepare(rows, metrics, columns, labels)
     if left_out:
         warnings.warn(left_out, stacklevel=2)
@@ -137,10 +139,9 @@ def score(
     for label in to_make:
         table[label] = _labelled(label, table, source, cassette)
     table = _with_numbers(table, numbers)
-    labelled_by, words = _labelled_by(source, to_make, cassette)
-    needs = {need for name in _metrics_of(numbers) for need in METRICS[name].needs}
-    if not needs.isdisjoint(LABELS):
-        table["labelled_by"] = words
+    labelled_by = _labelled_by(source, to_make, cassette)
+    if any(need in LABELS for name in _metrics_of(numbers) for need in METRICS[name].needs):
+        table["labelled_by"] = _in_words(labelled_by)
     # Last: pandas copies attrs at every look into the table.
     table.attrs |= labelled_by | {"numbers": list(numbers)}
     return table
@@ -181,28 +182,34 @@ def _with_numbers(table: pd.DataFrame, numbers: Numbers) -> pd.DataFrame:
     for column, (name, key) in numbers.items():
         if column in table:
             table = table.rename(columns={column: f"given_{column}"})
-        cells = [value[key] if isinstance(value, Mapping) else value for value in values[name]]
+        cells = values[name]
+        if METRICS[name].names:
+            cells = [cell.get(key, math.nan) for cell in cells]
         table[column] = pd.Series(cells, table.index, dtype=float)
     table["unscored"] = table[list(numbers)].isna().sum(axis=1)
     table["reason"] = [_reason(row, numbers) for row in table.to_dict("records")]
     return table
 
 
-def _labelled_by(
-    source: _LabelSource, labels: Sequence[str], cassette: Any
-) -> tuple[dict[str, Any], str]:
-    """Say who made labels: the model's facts and the checker, and both in words."""
-    labelled_by: dict[str, Any] = {}
-    words = []
+def _labelled_by(source: _LabelSource, labels: Sequence[str], cassette: Any) -> dict[str, Any]:
+    """Say who made labels: the model's facts and the checker."""
+    makers: dict[str, Any] = {}
     if any(LABELS[label].calls for label in labels):
-        tape = Cassette(cassette) if isinstance(cassette, str | Path) else cassette
-        facts = model_facts(source.model, tape, ask_server=False).to_dict()
-        labelled_by["model"] = facts
-        words.append("{provider}:{model}".format(**facts))
+        if isinstance(cassette, str | Path):
+            cassette = Cassette(cassette)
+        makers["model"] = model_facts(source.model, cassette, ask_server=False).to_dict()
     if source.checker is not None and "claim_labels" in labels:
-        labelled_by["checker"] = repr(source.checker)
-        words.append(f"claims by {source.checker!r}")
-    return labelled_by, "; ".join(words) or "given"
+        makers["checker"] = repr(source.checker)
+    return makers
+
+
+def _in_words(makers: Mapping[str, Any]) -> str:
+    words = []
+    if "model" in makers:
+        words.append("{provider}:{model}".format(**makers["model"]))
+    if "checker" in makers:
+        words.append(f"claims by {makers['checker']}")
+    return "; ".join(words) or "given"
 
 
 def plan_score(
@@ -232,23 +239,30 @@ def metric_table() -> pd.DataFrame:
     rows = []
     for column, (name, _) in find_numbers().items():
         metric = METRICS[name]
-        needed = _needed(name)
-        labels = [need for need in metric.needs if need in LABELS]
-        by_model = any(LABELS[need].calls for need in needed if need in LABELS)
+        needed = _needed(name, lambda _: False)
+        worse = ""
+        if column in lower:
+            worse = ", lower is better"
         row = {
             "number": column,
             "metric": name,
             "needs": ", ".join(need for need in needed if need not in LABELS),
             "source": metric.source,
-            "range": "{:g} to {:g}".format(*metric.range),
-            "labels": "none",
+            "range": "{:g} to {:g}".format(*metric.range) + worse,
+            "labels": _labels_in_words(metric.needs, needed),
         }
-        if column in lower:
-            row["range"] += ", lower is better"
-        if labels:
-            row["labels"] = f"{', '.join(labels)}: {'a model' if by_model else 'no model'}"
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _labels_in_words(needs: Sequence[str], needed: Collection[str]) -> str:
+    labels = [need for need in needs if need in LABELS]
+    if not labels:
+        return "none"
+    maker = "no model"
+    if any(LABELS[need].calls for need in needed if need in LABELS):
+        maker = "a model"
+    return f"{', '.join(labels)}: {maker}"
 
 
 # Existing columns, and what is missing
@@ -262,8 +276,10 @@ def _prepare(
     """
     numbers = find_numbers(metrics)
     table = _read_rows(rows, columns)
+    if "judge_scale" in table and table["judge_scale"].notna().any():
+        numbers = _of_scales(numbers, table)
     try:
-        computed, left_out = without_labels(metrics, _existing_columns(table), labels)
+        computed, left_out = without_labels(numbers, _existing_columns(table), labels)
     except ConfigError:
         # a missing column comes first: a model alone would not help
         _require(table, _metrics_of(numbers))
@@ -272,14 +288,27 @@ def _prepare(
     return table, computed, left_out
 
 
+def _of_scales(numbers: Numbers, table: pd.DataFrame) -> Numbers:
+    """Let the shares of grades be of the grades that the judges of the rows could give."""
+    numbers_of_rows = {}
+    for column, (name, key) in numbers.items():
+        if name != "grade":
+            numbers_of_rows[column] = (name, key)
+            continue
+        for scale, _ in rows_by_scale(table):
+            for share in grade_metrics(scale)["grade"].names:
+                numbers_of_rows[share] = ("grade", share)
+    return numbers_of_rows
+
+
 def _read_rows(rows: Any, columns: Mapping[str, str] | None) -> pd.DataFrame:
     if isinstance(rows, str | Path):
         path = Path(rows).expanduser()
         if not path.suffix and not path.is_file():
             rows = load_rows(rows)
-    if isinstance(rows, pd.DataFrame):
-        of_a_run = {"hits", "zero_hits"} <= set(rows) and "system" not in rows
-        rows = answers_of(rows) if of_a_run else rows
+    of_run = {"hits", "zero_hits"}
+    if isinstance(rows, pd.DataFrame) and of_run <= set(rows) and "system" not in rows:
+        rows = answers_of(rows)
     table = read_answers(rows, columns)
     if "context" not in table and "chunks" in table:
         table["context"] = table["chunks"].map(" ".join, na_action="ignore")
@@ -292,21 +321,22 @@ def _metrics_of(numbers: Numbers) -> list[str]:
     return list(dict.fromkeys(name for name, _ in numbers.values()))
 
 
-def _needed(metric: str, existing: Collection[str] = ()) -> dict[str, str]:
-    """Return column or label -> the label it is for, of all that a metric needs beside existing
-    columns; a label after what it is made from.
+def _needed(metric: str, is_there: Callable[[str], bool]) -> dict[str, str]:
+    """Return column or label -> the label it is for, of all that a metric needs and that is not
+    there; a label after what it is made from.
     """
-    needed: dict[str, str] = {}
+    return dict(_needs(METRICS[metric].needs, is_there, ""))
 
-    def add(need: str, label: str) -> None:
-        if need not in existing:
-            for before in LABELS[need].needs if need in LABELS else ():
-                add(before, need)
-            needed[need] = label
 
-    for need in METRICS[metric].needs:
-        add(need, "")
-    return needed
+def _needs(
+    needs: Sequence[str], is_there: Callable[[str], bool], label: str
+) -> Iterator[tuple[str, str]]:
+    for need in needs:
+        if is_there(need):
+            continue
+        if need in LABELS:
+            yield from _needs(LABELS[need].needs, is_there, need)
+        yield need, label
 
 
 def _existing_columns(table: pd.DataFrame) -> set[str]:
@@ -314,27 +344,32 @@ def _existing_columns(table: pd.DataFrame) -> set[str]:
 
 
 def _missing_columns(metric: str, existing: Collection[str]) -> dict[str, str]:
-    needed = _needed(metric, existing)
+    needed = _needed(metric, existing.__contains__)
     return {column: label for column, label in needed.items() if column not in LABELS}
 
 
 def _require(table: pd.DataFrame, metrics: Sequence[str]) -> None:
     """Say all that is missing, before anything runs."""
     existing = _existing_columns(table)
+    missing = {name: _missing_columns(name, existing) for name in METRICS}
     users: dict[str, list[str]] = defaultdict(list)  # of a column that is missing
     for name in metrics:
-        for column, label in _missing_columns(name, existing).items():
-            users[column].append(f"{name!r} (for its {label})" if label else repr(name))
+        for column, label in missing[name].items():
+            user = repr(name)
+            if label:
+                user += f" (for its {label})"
+            users[column].append(user)
     if not users:
         return
     lines = [f"no column {column!r}, needed by {', '.join(of)}" for column, of in users.items()]
     columns = ", ".join(map(str, table.columns.drop("question_id", errors="ignore")))
-    possible = [name for name in METRICS if not _missing_columns(name, existing)]
-    do = (
-        f"add it, or name yours: columns={{{next(iter(users))!r}: ...}}; what can be computed as "
-        f"it is: {', '.join(possible) or 'none'}"
-    )
     got = "\n    ".join(lines) + f"\n  there is {columns}"
+    possible = ", ".join(name for name in METRICS if not missing[name]) or "none"
+    first, *_ = users
+    do = (
+        f"add it, or name yours: columns={{{first!r}: ...}}; what can be computed as it is: "
+        f"{possible}"
+    )
     raise DataError(got, "a column of that name", do)
 
 
@@ -358,10 +393,22 @@ def _complete(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def _values(name: str, table: pd.DataFrame) -> list[Any]:
-    """Return a metric's value of every row; NaN for one that lacks something."""
-    if name == "fully_right" and "judge_scale" in table and table["judge_scale"].notna().any():
-        return fully_right(table).tolist()
-    metric = METRICS[name]
+    """Return a metric's value of every row; NaN for one that lacks something.
+
+    A metric of grades takes the scale of each row's judge, where the rows name it.
+    """
+    if name not in ("fully_right", "grade") or "judge_scale" not in table:
+        return _computed(METRICS[name], table).tolist()
+    values = pd.Series(math.nan, table.index, dtype=object)
+    for scale, places in rows_by_scale(table):
+        metric = METRICS[name]
+        if scale is not GRADES:
+            metric = grade_metrics(scale)[name]
+        values[places] = _computed(metric, table[places])
+    return values.tolist()
+
+
+def _computed(metric: Metric, table: pd.DataFrame) -> pd.Series:
     complete = _complete(table, metric.needs)[list(metric.needs)]
     if metric.all_rows:
         values = metric.function(*(complete[need].tolist() for need in metric.needs))
@@ -370,7 +417,7 @@ def _values(name: str, table: pd.DataFrame) -> list[Any]:
     undefined = dict.fromkeys(metric.names, math.nan) or math.nan
     column = pd.Series([undefined] * len(table), table.index, dtype=object)
     column[complete.index] = pd.Series(list(values), complete.index, dtype=object)
-    return column.tolist()
+    return column
 
 
 def _reason(row: Mapping[str, Any], numbers: Numbers) -> str:
@@ -382,43 +429,36 @@ def _reason(row: Mapping[str, Any], numbers: Numbers) -> str:
 
 
 def _why(row: Mapping[str, Any], name: str) -> str:
-    absent = _absent(METRICS[name].needs, row)
-    if absent is None:
-        unread = name == "ragchecker" and claim_result(row["claim_labels"]).missing()
-        return "a label could not be read" if unread else "undefined"
-    while absent in LABELS:
-        label = absent
-        absent = _absent([need for need in LABELS[label].needs if need in row], row)
-        if absent is None:
-            return f"{label} could not be read"
-    return f"no {absent}"
-
-
-def _absent(needs: Sequence[str], row: Mapping[str, Any]) -> str | None:
-    """Return the first of the columns whose cell is missing."""
-    return next((need for need in needs if is_missing(row[need])), None)
+    """Say why a metric is undefined: the column, or the label, that the row lacks."""
+    lacking = _needed(name, lambda need: need not in row or not is_missing(row[need]))
+    for need in lacking:
+        if need not in LABELS:
+            return f"no {need}"
+    for label in lacking:
+        return f"{label} could not be read"
+    if name == "ragchecker" and claim_result(row["claim_labels"]).missing():
+        return "a label could not be read"
+    return "undefined"
 
 
 # Who labels
 
 
-def without_labels(
-    metrics: Sequence[str], existing: Collection[str], labels: Any
-) -> tuple[Numbers, str]:
+def without_labels(numbers: Numbers, existing: Collection[str], labels: Any) -> tuple[Numbers, str]:
     """Return the numbers that can be computed beside existing columns, and in words what the others
     need.
 
     ConfigError where that leaves none: all need labels, and no model is named.
     """
-    numbers = find_numbers(metrics)
     if labels is not None:
         return numbers, ""
     lacking: dict[str, list[str]] = defaultdict(list)  # numbers by the labels that they need
     computed = {}
     for column, number in numbers.items():
         to_make = _labels_to_make({column: number}, existing)
-        if by_model := [label for label in to_make if LABELS[label].calls]:
-            lacking[", ".join(by_model)].append(column)
+        by_model = ", ".join(label for label in to_make if LABELS[label].calls)
+        if by_model:
+            lacking[by_model].append(column)
         else:
             computed[column] = number
     words = "; ".join(f"{', '.join(of)} (needs {label})" for label, of in lacking.items())
@@ -434,7 +474,7 @@ def _labels_to_make(numbers: Numbers, existing: Collection[str]) -> list[str]:
     """Return the labels to be made beside existing columns, each after what it is made from."""
     needed: dict[str, str] = {}
     for metric in _metrics_of(numbers):
-        needed |= _needed(metric, existing)
+        needed |= _needed(metric, existing.__contains__)
     return [name for name in needed if name in LABELS]
 
 
@@ -452,17 +492,21 @@ def _plan(
     speeds: Mapping[str, Any],
 ) -> Plan:
     if isinstance(cassette, str | Path):
-        cassette = Cassette(cassette) if Path(cassette).is_file() else None
+        path = Path(cassette)
+        cassette = None
+        if path.is_file():
+            cassette = Cassette(path)
     calls: Counter[str] = Counter()
     for label in wanted:
         if count := LABELS[label].calls:
             calls += Counter(count(_complete_rows(label, table)))
+    checks = 0  # that a checker makes in place of the model
     if source.checker is not None:
-        calls.pop("claim check", None)
-    planned = plan(calls, source.model, cassette, **speeds) if calls else Plan()
-    if isinstance(source.checker, ModelChecker) and "claim_labels" in wanted:
-        results = _results(_complete_rows("claim_labels", table))
-        checks = ragchecker_calls(results)["claim check"]
+        checks = calls.pop("claim check", 0)
+    planned = Plan()
+    if calls:
+        planned = plan(calls, source.model, cassette, **speeds)
+    if checks and isinstance(source.checker, ModelChecker):
         planned += plan({"claim check": checks}, source.checker.model, cassette, **speeds)
     return planned
 
@@ -479,8 +523,9 @@ def _results(rows: pd.DataFrame) -> list[RagResult]:
         names = names + " #" + names.groupby(names).cumcount().add(1).astype(str)
     results = []
     for name, row in zip(names, rows.to_dict("records"), strict=True):
-        long_reference = row.get("long_reference")
-        reference = row["reference"] if is_missing(long_reference) else long_reference
+        reference = row.get("long_reference")
+        if is_missing(reference):
+            reference = row["reference"]
         claims = row.get("reference_claims")
         claims = None if is_missing(claims) else tuple(claims)
         chunks = tuple(RetrievedText(text=text) for text in row["chunks"])

@@ -206,6 +206,27 @@ def test_a_grading_prompt_of_ones_own_has_its_own_scale(tmp_path, monkeypatch):
     assert table["grade 0"].tolist() == [0.0, 1.0]
 
 
+def test_a_metric_of_grades_takes_the_scale_of_its_rows():
+    own = {0: "wrong", 1: "partly right", 2: "right"}
+    rows = [
+        {"answer": "a", "grade": 2, "judge_scale": own},
+        {"answer": "b", "grade": 5, "judge_scale": own},
+        {"answer": "c", "grade": 5, "judge_scale": None},
+    ]
+    table = score(rows[:2], ["grade", "fully_right"])
+    assert table.attrs["numbers"] == ["grade 0", "grade 1", "grade 2", "fully_right"]
+    assert table["fully_right"].fillna(-1).tolist() == [1.0, -1]
+    assert table["grade 2"].fillna(-1).tolist() == [1.0, -1]
+    assert table["reason"][1] == "undefined: grade 0, grade 1, grade 2, fully_right"
+    both = score(rows, ["fully_right", "grade"])
+    assert both.attrs["numbers"] == ["fully_right", *(f"grade {grade}" for grade in range(6))]
+    assert both["fully_right"].fillna(-1).tolist() == [1.0, -1, 1.0]
+    assert both["grade 5"].fillna(-1).tolist() == [-1, -1, 1.0]
+    assert both["grade 0"].fillna(-1).tolist() == [0.0, -1, -1]
+    plain = score(rows[2:], ["grade"])  # of another experiment in the same process
+    assert plain.attrs["numbers"] == [f"grade {grade}" for grade in range(1, 6)]
+
+
 def test_groups_single_numbers_and_shared_names_are_resolved():
     table = metric_table().set_index("number")
     assert table.at["faithfulness", "metric"] == "ragchecker"

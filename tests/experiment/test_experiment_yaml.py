@@ -17,6 +17,7 @@ from ragbench.errors import ConfigError
 from ragbench.experiment import Experiment, load_manifest
 from ragbench.experiment.axes import GENERATORS
 from ragbench.experiment.rows import answers_of
+from ragbench.metrics.table import METRICS
 from ragbench.records import Chunk
 from ragbench.report.methods import methods
 
@@ -380,6 +381,8 @@ def test_a_grading_prompt_of_a_file_brings_its_scale_to_rows_tables_figures_and_
     assert {"grade 0", "grade 3"} <= {*scores}
     assert "grade 5" not in scores
     assert rb.score(rows, ["fully_right"])["fully_right"].tolist() == [1, 1, 1, 0, 0, 0]
+    # The table of metrics is that of every experiment in this process.
+    assert METRICS["grade"].names == tuple(f"grade {grade}" for grade in range(1, 6))
     assert rb.means(rows, "N", "fully_right")["mean"].eq(0.5).all()
     assert main(["export", str(scored / "out"), "--to", str(scored / "report")]) == 0
     tables = scored / "report" / "tables"
