@@ -36,7 +36,7 @@ from pydantic import PrivateAttr
 
 import ragbench as rb
 from ragbench.data import load_minihop
-from ragbench.embedding import default_embedder, embed_distinct
+from ragbench.embedding import embed_distinct, make_embedder
 from ragbench.llm.wire import estimate_tokens
 from ragbench.metrics.claims import (
     CHECKS,
@@ -200,7 +200,7 @@ def labelled_answers(count: int) -> dict[str, Any]:
         # none, one or all of three
         row["evasive"] = [i % 10 == 0 or i % 10 == 5, i % 10 == 0, i % 10 == 0]
     texts = {text for row in rows for text in row["questions"]}
-    vectors = embed_distinct(default_embedder(), sorted(texts))
+    vectors = embed_distinct(make_embedder(), sorted(texts))
     return {
         "rows": rows,
         "claims": claims,

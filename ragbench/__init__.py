@@ -40,7 +40,7 @@ _HOME = {
     ],
     "text.tokens": ["TokenOffsets", "default_tokenizer", "joined_cutoffs", "truncate"],
     "chunking": ["segment", "semantic_chunks", "split_chunks", "token_chunks"],
-    "embedding": ["CachedEmbeddings", "MiniLM", "default_embedder", "make_embedder"],
+    "embedding": ["CachedEmbeddings", "MiniLM", "make_embedder"],
     "retrieval": [
         "BM25",
         "MMR",
@@ -61,7 +61,7 @@ _HOME = {
     "datagen.drafts": ["accept_drafts", "draft_items", "draft_questions"],
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
     "metrics.claims": ["claim_metrics", "claim_metrics_table"],
-    "generation": ["contexts_from_hits", "generate"],
+    "generation": ["generate"],
     "metrics.ir_score": ["ir_score", "ir_score_curve", "ir_score_table"],
     "metrics.keypoints": [
         "effective_information_rate",

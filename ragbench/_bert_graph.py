@@ -109,14 +109,22 @@ def _constants(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     positions = arrays["embeddings_position_embeddings_weight"]
     arrays["places"] = positions + arrays["embeddings_token_type_embeddings_weight"][0]
     for i in range(_LAYERS):
-        key = f"encoder_layer_{i}"
-        parts = [f"{key}_attention_self_{part}" for part in ("query", "key", "value")]
-        kernel = np.concatenate([arrays[f"{part}_weight"] for part in parts])
-        bias = np.concatenate([arrays[f"{part}_bias"] for part in parts])
-        # scaling the query weights once saves scaling every score
-        kernel[:_WIDTH] /= np.sqrt(_WIDTH / _HEADS)
-        bias[:_WIDTH] /= np.sqrt(_WIDTH / _HEADS)
-        arrays |= {f"{key}_qkv_weight": kernel.T, f"{key}_qkv_bias": bias}
+        layer = f"encoder_layer_{i}"
+        kernel, bias = _joined_attention(arrays, f"{layer}_attention_self")
+        arrays[f"{layer}_qkv_weight"] = kernel.T
+        arrays[f"{layer}_qkv_bias"] = bias
         for name in _DENSE:
-            arrays[f"{key}_{name}_weight"] = arrays[f"{key}_{name}_weight"].T
+            arrays[f"{layer}_{name}_weight"] = arrays[f"{layer}_{name}_weight"].T
     return arrays
+
+
+def _joined_attention(arrays: Mapping[str, np.ndarray], part: str) -> tuple[np.ndarray, np.ndarray]:
+    """Join the weights of query, key and value, which one product computes."""
+    names = [f"{part}_{name}" for name in ("query", "key", "value")]
+    kernel = np.concatenate([arrays[f"{name}_weight"] for name in names])
+    bias = np.concatenate([arrays[f"{name}_bias"] for name in names])
+    # scaling the query weights once saves scaling every score
+    scale = np.sqrt(_WIDTH / _HEADS)
+    kernel[:_WIDTH] /= scale
+    bias[:_WIDTH] /= scale
+    return kernel, bias

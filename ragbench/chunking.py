@@ -255,10 +255,12 @@ def _unit_vectors(texts: list[str], embedder: Any) -> dict[str, np.ndarray]:
     """Embed texts, each to unit length."""
     if not texts:
         return {}
-    from ragbench.embedding import as_array, default_embedder, warn_of_language
+    from ragbench.embedding import MiniLM, as_array, make_embedder
 
-    embedder = embedder or default_embedder()
-    warn_of_language(embedder, texts)
+    embedder = embedder or make_embedder()
+    model = getattr(embedder, "embedder", embedder)
+    if isinstance(model, MiniLM):
+        model.warn_of_language(texts)
     vectors = as_array(embedder, texts)
     vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return dict(zip(texts, vectors, strict=True))

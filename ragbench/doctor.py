@@ -55,7 +55,9 @@ def check_lines(results: Iterable[Check]) -> str:
     width = max(len(check.name) for check in results)
     lines = []
     for check in results:
-        mark = "ok" if check.ok else "--" if check.optional else "NO"
+        mark = "ok"
+        if not check.ok:
+            mark = "--" if check.optional else "NO"
         lines.append(f"{mark}  {check.name:<{width}}  {check.what}")
         if not check.ok and check.do:
             lines.append(f"    {'':<{width}}  -> {check.do}")
@@ -64,9 +66,9 @@ def check_lines(results: Iterable[Check]) -> str:
 
 def _packages() -> Iterator[Check]:
     for module, do in _PACKAGES.items():
-        ok = importlib.util.find_spec(module) is not None
-        what = "installed" if ok else "not installed"
-        yield Check(module, ok, what, do, optional=do.startswith("pip"))
+        is_there = importlib.util.find_spec(module) is not None
+        what = "installed" if is_there else "not installed"
+        yield Check(module, is_there, what, do, optional=do.startswith("pip"))
 
 
 def _weights() -> Iterator[Check]:
@@ -91,14 +93,18 @@ def model_checks(model: Any) -> list[Check]:
     if reply.error is not None and reply.error.kind not in ("unusable", "truncated"):
         what = f"{reply.model}: {reply.error.kind}: {reply.error.got}"
         return [Check("model", False, what, reply.error.do)]
-    facts = [reply.model, f"digest {reply.digest[:12] or 'none'}", llm.model_facts(model).weights]
-    facts.append(f"{reply.seconds:.1f} s for {reply.usage.output_tokens} tokens")
-    kept = "kept to after a repair try" if reply.repairs else "kept to at once"
-    do = "a larger model may keep to it; whether it judges well is measured by rb.measure_judge"
-    return [
-        Check("model", True, ", ".join(filter(None, facts))),
-        Check("labels", reply.ok, kept if reply.ok else str(reply.error.got), do),
+    facts = [
+        reply.model,
+        f"digest {reply.digest[:12] or 'none'}",
+        llm.model_facts(model).weights,
+        f"{reply.seconds:.1f} s for {reply.usage.output_tokens} tokens",
     ]
+    answers = Check("model", True, ", ".join(filter(None, facts)))
+    if reply.error is not None:
+        do = "a larger model may keep to it; whether it judges well is measured by rb.measure_judge"
+        return [answers, Check("labels", False, reply.error.got, do)]
+    kept = "kept to after a repair try" if reply.repairs else "kept to at once"
+    return [answers, Check("labels", True, kept)]
 
 
 def _data_checks() -> Iterator[Check]:
@@ -111,9 +117,10 @@ def _data_checks() -> Iterator[Check]:
     do = "ragbench data fetch hotpotqa, or set RAGBENCH_DATA to a folder with hotpotqa/"
     yield Check("HotpotQA", hotpot is not None, what, do, optional=True)
     for name, place in _SHARED.items():
-        ok = shared_data(place) is not None
+        is_here = shared_data(place) is not None
+        what = "in RAGBENCH_DATA" if is_here else "not here"
         do = f"set RAGBENCH_DATA to a folder and put it there as {place}"
-        yield Check(name, ok, "in RAGBENCH_DATA" if ok else "not here", do, optional=True)
+        yield Check(name, is_here, what, do, optional=True)
 
 
 def _ollama() -> Check:

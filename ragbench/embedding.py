@@ -10,6 +10,7 @@ import contextlib
 import functools
 import hashlib
 import inspect
+import re
 import reprlib
 import sqlite3
 import threading
@@ -34,6 +35,7 @@ _DIMENSION = 384
 _MAX_BYTES = 1_100  # about what MiniLM reads of a text
 _BYTES_PER_SECOND = 13_000  # that it embeds on an ordinary core
 _BLOCK = 512  # texts embedded between two writes to disk
+_MOST_MARKS = 500  # keys of one query of the cache
 _UNLOCKED = 16  # so many texts are embedded without waiting for other processes
 _SAMPLE = 50  # texts whose language is looked at
 # of them in other languages than English are not worth a warning: quotations, tables, names
@@ -105,10 +107,24 @@ class MiniLM(_Arrays):
 
     def unread_share(self, texts: Sequence[str]) -> float:
         """Return the share of the texts' tokens beyond the 256 that it reads, by 500 texts."""
-        sample = list(texts[:: max(1, len(texts) // _SAMPLE_OF_LENGTHS)])
-        encodings = default_tokenizer().encode_batch_fast(sample)
+        step = max(1, len(texts) // _SAMPLE_OF_LENGTHS)
+        encodings = default_tokenizer().encode_batch_fast(list(texts[::step]))
         lengths = np.array([len(encoding.ids) for encoding in encodings])
-        return float(np.maximum(lengths - _MAX_TOKENS, 0).sum() / max(1, lengths.sum()))
+        unread = np.maximum(lengths - _MAX_TOKENS, 0)
+        return float(unread.sum() / max(1, lengths.sum()))
+
+    def warn_of_language(self, texts: Sequence[str]) -> None:
+        """Warn of texts in other languages than English, which alone it knows."""
+        sample = texts[:: max(1, len(texts) // _SAMPLE)]
+        others = other_languages([text] for text in sample)
+        if sum(others.values()) > _FEW_FOREIGN * len(sample):
+            counts = ", ".join(f"{n} {name.capitalize()}" for name, n in others.items())
+            warnings.warn(
+                f"of {len(sample)} texts looked at, {counts}: all-MiniLM-L6-v2 knows English, its "
+                "vectors say little of them. Name a multilingual model: embedder: ollama:bge-m3 "
+                "(docs/models.md)",
+                stacklevel=3,
+            )
 
 
 @functools.lru_cache(maxsize=2)
@@ -305,7 +321,7 @@ class CachedEmbeddings(_Arrays):
     @functools.cached_property
     def path(self) -> Path:
         """The file of vectors."""
-        name = "".join(c if c.isalnum() or c in "-." else "_" for c in self.model_id)
+        name = re.sub(r"[^\w.-]", "_", self.model_id)
         digest = hashlib.sha256(self.model_id.encode()).hexdigest()[:8]
         return (self._folder or cache_dir("vectors")) / f"{name}-{digest}.sqlite"
 
@@ -351,33 +367,41 @@ class CachedEmbeddings(_Arrays):
         return [text for key, text in text_of.items() if key not in kept]
 
     def _keys(self, texts: Sequence[str], queries: bool) -> list[bytes]:
-        same = hasattr(self.embedder, "embed_array") and not hasattr(self.embedder, "embed_queries")
-        kind = _QUERY if queries and not same else ""
-        return [
-            hashlib.sha256((kind + text).encode("utf-8", "surrogatepass")).digest()[:16]
-            for text in texts
-        ]
+        """Return what vectors are kept under, by kind and content."""
+        kind = ""
+        alike = hasattr(self.embedder, "embed_array") and not hasattr(
+            self.embedder, "embed_queries"
+        )
+        if queries and not alike:
+            kind = _QUERY
+        contents = [(kind + text).encode("utf-8", "surrogatepass") for text in texts]
+        return [hashlib.sha256(content).digest()[:16] for content in contents]
 
     def _embed(self, texts: Sequence[str], *, queries: bool) -> np.ndarray:
         _require_texts(texts)
         if not texts:
             return np.empty((0, 0), dtype=np.float32)
         keys = self._keys(texts, queries)
+        text_of = dict(zip(keys, texts, strict=True))
         with self._open() as db:
-            kept = _select(db, keys)
-            missing = {k: t for k, t in zip(keys, texts, strict=True) if k not in kept}
+            vectors = _select(db, text_of)
+            missing = {key: text for key, text in text_of.items() if key not in vectors}
             if missing and _no_model.get():
                 raise NotOnDiskError(self, list(missing.values()))
-            kept |= self._compute(missing, queries, db)
-        lengths = {len(value) / 4 for value in kept.values()}
-        known = getattr(self.embedder, "dimension", max(lengths))
-        if len(lengths) > 1 or max(lengths) % 1 or known not in lengths:
+            vectors |= self._compute(missing, queries, db)
+        self._check_lengths(vectors.values())
+        joined = b"".join([vectors[key] for key in keys])
+        return np.frombuffer(joined, dtype=np.float32).reshape(len(texts), -1)
+
+    def _check_lengths(self, vectors: Iterable[bytes]) -> None:
+        lengths = {len(vector) / 4 for vector in vectors}  # a number has 4 bytes
+        longest = max(lengths)
+        expected = getattr(self.embedder, "dimension", longest)
+        if len(lengths) > 1 or longest % 1 or longest != expected:
             numbers = ", ".join(f"{length:g}" for length in sorted(lengths))
             got = f"{self.model_id} has vectors of lengths [{numbers}]"
             do = f"delete {self.path}, or give the model another model_id"
             raise ModelError(got, "one length", do)
-        joined = b"".join([kept[key] for key in keys])
-        return np.frombuffer(joined, dtype=np.float32).reshape(len(texts), -1)
 
     def _compute(
         self, missing: dict[bytes, str], queries: bool, db: sqlite3.Connection
@@ -386,30 +410,32 @@ class CachedEmbeddings(_Arrays):
         from filelock import FileLock
         from tqdm.auto import tqdm
 
-        keys = sorted(missing, key=lambda k: len(missing[k]))  # texts of one length share batches
-        vectors: dict[bytes, bytes] = {}
-        # Of two processes with the same texts each embeds half; a question waits for nobody.
-        lock = FileLock(f"{self.path}.lock") if len(keys) > _UNLOCKED else contextlib.nullcontext()
+        keys = sorted(missing, key=lambda key: len(missing[key]))  # like lengths share batches
         size = getattr(self.embedder, "block", _BLOCK)
-        blocks = [keys[i : i + size] for i in range(0, len(keys), size)]
+        blocks = [keys[start : start + size] for start in range(0, len(keys), size)]
+        # Of two processes with the same texts each embeds half; a question waits for nobody.
+        lock: Any = contextlib.nullcontext()
+        if len(keys) > _UNLOCKED:
+            lock = FileLock(f"{self.path}.lock")
+        vectors: dict[bytes, bytes] = {}
         for block in tqdm(blocks, desc="embedding", disable=len(blocks) < 2):
             with lock:
                 vectors |= _select(db, block)
-                texts = {k: missing[k] for k in block if k not in vectors}
-                vectors |= self._keep(texts, queries, db)
+                texts = {key: missing[key] for key in block if key not in vectors}
+                if texts:
+                    vectors |= self._keep(texts, queries, db)
         return vectors
 
     def _keep(
         self, texts: dict[bytes, str], queries: bool, db: sqlite3.Connection
     ) -> dict[bytes, bytes]:
         """Embed texts and write their vectors."""
-        if not texts:
-            return {}
-        fresh = as_array(self.embedder, list(texts.values()), queries=queries)
-        if zero := [t for t, v in zip(texts.values(), fresh, strict=True) if not v.any()]:
-            got = f"{self.model_id}: the vector of {zero[0][:60]!r} is all 0"
-            raise ModelError(got, "a vector with a direction", "check the embedding model")
-        vectors = dict(zip(texts, map(np.ndarray.tobytes, fresh), strict=True))
+        arrays = as_array(self.embedder, list(texts.values()), queries=queries)
+        for text, array in zip(texts.values(), arrays, strict=True):
+            if not array.any():
+                got = f"{self.model_id}: the vector of {text[:60]!r} is all 0"
+                raise ModelError(got, "a vector with a direction", "check the embedding model")
+        vectors = dict(zip(texts, map(np.ndarray.tobytes, arrays), strict=True))
         with db:
             db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", vectors.items())
         self.computed += len(vectors)
@@ -418,10 +444,10 @@ class CachedEmbeddings(_Arrays):
 
 def _select(db: sqlite3.Connection, keys: Iterable[bytes]) -> dict[bytes, bytes]:
     """Return the vectors that are there."""
-    unique = list(dict.fromkeys(keys))
-    vectors = {}
-    for i in range(0, len(unique), 500):
-        part = unique[i : i + 500]
+    keys = list(keys)
+    vectors: dict[bytes, bytes] = {}
+    for start in range(0, len(keys), _MOST_MARKS):
+        part = keys[start : start + _MOST_MARKS]
         marks = ",".join("?" * len(part))
         vectors.update(db.execute(f"SELECT key, value FROM vectors WHERE key IN ({marks})", part))
     return vectors
@@ -476,39 +502,21 @@ def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
     """
     kind, colon, rest = name.partition(":")
     if kind not in EMBEDDERS or (kind == "ollama" and not rest):
-        raise unknown("embedder", name, [f"{n}:NAME" if n == "ollama" else n for n in EMBEDDERS])
+        raise unknown("embedder", name, {*EMBEDDERS, "ollama:NAME"} - {"ollama"})
     make = EMBEDDERS[kind]
-    check_known(
-        f"option of {name}", options, [p for p in inspect.signature(make).parameters if p != "name"]
-    )
-    return CachedEmbeddings(make(rest, **options) if colon else make(**options))
-
-
-def default_embedder() -> CachedEmbeddings:
-    """Return the default embedder: `MiniLM` with its vectors cached on disk."""
-    return CachedEmbeddings(MiniLM())
-
-
-def warn_of_language(embedder: Embeddings, texts: Sequence[str]) -> None:
-    """Warn where the English MiniLM is to embed texts in other languages."""
-    if not isinstance(getattr(embedder, "embedder", embedder), MiniLM):
-        return
-    sample = texts[:: max(1, len(texts) // _SAMPLE)]
-    others = other_languages([text] for text in sample)
-    if sum(others.values()) > _FEW_FOREIGN * len(sample):
-        counts = ", ".join(f"{n} {name.capitalize()}" for name, n in others.items())
-        warnings.warn(
-            f"of {len(sample)} texts looked at, {counts}: all-MiniLM-L6-v2 knows English, its "
-            "vectors say little of them. Name a multilingual model: embedder: ollama:bge-m3 "
-            "(docs/models.md)",
-            stacklevel=3,
-        )
+    known = {*inspect.signature(make).parameters} - {"name"}
+    check_known(f"option of {name}", options, known)
+    if colon:
+        return CachedEmbeddings(make(rest, **options))
+    return CachedEmbeddings(make(**options))
 
 
 def embed_distinct(embedder: Embeddings, texts: Sequence[str]) -> dict[str, np.ndarray]:
     """Embed distinct texts in one call; a text without a word is the zero vector."""
-    distinct = list(dict.fromkeys(t for t in texts if t.strip()))
-    rows = as_array(embedder, distinct) if distinct else np.zeros((0, 1), np.float32)
+    distinct = list(dict.fromkeys(text for text in texts if text.strip()))
+    rows = np.zeros((0, 1), np.float32)
+    if distinct:
+        rows = as_array(embedder, distinct)
     vectors = dict(zip(distinct, rows, strict=True))
-    nothing = np.zeros(rows.shape[1], np.float32)
-    return {t: vectors.get(t, nothing) for t in texts}
+    zero = np.zeros(rows.shape[1], np.float32)
+    return {text: vectors.get(text, zero) for text in texts}

@@ -25,7 +25,7 @@ reranked = {"reranked": partial(make_retriever, "Rerank", over="BM25", scorer=Cr
 parts = []
 for name in ("hotpotqa", "minihop"):
     data = rb.data.load_dataset(name)
-    chunks = rb.semantic_chunks(data.documents, rb.default_embedder(), "as_run")
+    chunks = rb.semantic_chunks(data.documents, rb.make_embedder(), "as_run")
     questions = pd.Series(data.questions)
     if drawn < len(questions):
         questions = questions.sample(drawn, random_state=0).sort_index()

@@ -28,7 +28,6 @@ from ragbench.embedding import (
     CachedEmbeddings,
     MiniLM,
     OllamaEmbedder,
-    default_embedder,
     make_embedder,
 )
 from ragbench.errors import ConfigError, DataError, ModelError
@@ -226,7 +225,7 @@ def test_cache_asks_the_model_once_per_text(tmp_path):
 
 def test_a_tool_with_the_default_embedder_can_be_sent_to_another_process(tmp_path):
     sent = pickle.loads(
-        pickle.dumps(Dense([Chunk("n", "The Nile is a river.", "d")], default_embedder()))
+        pickle.dumps(Dense([Chunk("n", "The Nile is a river.", "d")], make_embedder()))
     )
     assert repr(sent.embedder) == "CachedEmbeddings(MiniLM())"
     assert sent.search(["Which river?"], 1)[0][0].chunk.id == "n"
@@ -452,9 +451,7 @@ def test_a_model_or_server_that_is_not_there_is_said_before_any_vector_is_asked_
 
 
 def test_embedders_by_name_and_wrong_names(monkeypatch):
-    assert (
-        make_embedder("minilm").model_id == default_embedder().model_id == "all-MiniLM-L6-v2-fp32"
-    )
+    assert make_embedder("minilm").model_id == make_embedder().model_id == "all-MiniLM-L6-v2-fp32"
     made = make_embedder("ollama:bge-m3:567m", host="http://127.0.0.1:9", deadline_s=5)
     assert (made.embedder.name, made.embedder.deadline_s) == ("bge-m3:567m", 5)
     assert repr(made) == "CachedEmbeddings(OllamaEmbedder('bge-m3:567m'))"

@@ -2,4 +2,4 @@
 answers.
 """
 
-from ragbench.generation.answers import PROMPTS, contexts_from_hits, generate
+from ragbench.generation.answers import PROMPTS, generate

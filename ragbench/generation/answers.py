@@ -8,6 +8,7 @@ experiments and never mixed.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import time
@@ -19,41 +20,12 @@ from ragbench.errors import ConfigError, ModelError
 from ragbench.llm.models import BOUNDS, not_named
 from ragbench.llm.wire import estimate_tokens
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
-from ragbench.records import Answer, Hit, Question
-from ragbench.text.tokens import TokenOffsets, as_cutoffs, joined_cutoffs
+from ragbench.records import Answer, Question
 
 PROMPTS: Mapping[str, str] = {
     "with_documents": "thesis_with_documents",
     "query_only": "thesis_query_only",
 }
-
-
-_SEEN = {True: "query only", False: "documents"}  # by whether the query stands alone
-
-
-def contexts_from_hits(
-    hits: Sequence[Sequence[Hit]],
-    budgets: Sequence[int],
-    tokenizer: Any = None,
-    begin_token: bool = False,
-) -> list[list[str | None]]:
-    """Join each question's chunks with one space and cut them to every budget of N tokens.
-
-    Returns lists (questions) of lists (budgets): the text, None for N = 0, ``""`` where nothing was
-    retrieved. ``tokenizer`` and ``begin_token`` as in `ragbench.text.tokens.joined_cutoffs`.
-
-    Source: thesis §2.3, §2.4.
-    """
-    values = as_cutoffs(budgets)
-    offsets = TokenOffsets.of(tokenizer)
-    offsets.warm_chunks(hit.chunk.text for ranking in hits for hit in ranking)
-    contexts: list[list[str | None]] = []
-    for ranking in hits:
-        texts = [hit.chunk.text for hit in ranking]
-        joined = " ".join(texts)
-        ends = joined_cutoffs(texts, values, offsets, begin_token)
-        contexts.append([joined[:end] if n else None for n, end in zip(values, ends, strict=True)])
-    return contexts
 
 
 def generate(
@@ -94,64 +66,85 @@ def generate(
     if model is None:
         raise not_named("generator", ", or an object with answer(question, context)")
     if callable(getattr(model, "answer", None)):
-        if options_set := ", ".join(name for name, value in options.items() if value is not None):
-            got = f"{options_set} for an object that answers"
-            raise ConfigError(got, "no options of a chat model", "leave them out")
-        return [_answer_of(model, *job) for job in zip(questions, contexts, strict=True)]
-    kinds = [PROMPTS["query_only"] if context is None else with_documents for context in contexts]
-    prompts = _prompts(questions, contexts, kinds)
-    order = _in_order(questions, prompts)
-    defaults: dict[str, Any] = {
+        _refuse_options(options)
+        return list(map(functools.partial(_answer_of, model), questions, contexts))
+    files = [PROMPTS["query_only"] if context is None else with_documents for context in contexts]
+    prompts = _prompts(questions, contexts, files)
+    settings: dict[str, Any] = {
         "step": "generation",
         "on_length": "keep",
         "num_predict": BOUNDS["text"],
         "concurrency": concurrency,
-        "ids": [f"{questions[n].id}/{_SEEN[contexts[n] is None]}" for n in order],
+        "ids": _names(questions, contexts),
     }
-    replies = llm.ask(model, [prompts[n] for n in order], **defaults | options)
-    facts = {kind: _facts_of(kind) for kind in set(kinds)}
-    answers = {}
-    for place, reply in zip(order, replies, strict=True):
-        meta = facts[kinds[place]] | {"concurrency": concurrency}
-        meta["prompt_estimate"] = estimate_tokens(prompts[place]) + 4  # for the template
-        answers[place] = _as_answer(questions[place], reply, meta)
-    return [answers[place] for place in range(len(questions))]
+    replies = _ask_by_question(model, questions, prompts, settings | options)
+    facts = {file: _facts_of(file) | {"concurrency": concurrency} for file in set(files)}
+    answers = []
+    for question, prompt, file, reply in zip(questions, prompts, files, replies, strict=True):
+        answers.append(_as_answer(question, prompt, reply, facts[file]))
+    return answers
 
 
 def _prompts(
-    questions: Sequence[Question], contexts: Sequence[str | None], kinds: Sequence[Prompt]
+    questions: Sequence[Question], contexts: Sequence[str | None], files: Sequence[Prompt]
 ) -> list[str]:
-    texts = {kind: load_prompt(kind) for kind in set(kinds)}
+    texts = {file: load_prompt(file) for file in set(files)}
     prompts = []
-    for question, context, kind in zip(questions, contexts, kinds, strict=True):
-        documents = {} if context is None else {"documents": context}
-        prompts.append(fill_prompt(texts[kind], query=question.text, **documents))
+    for question, context, file in zip(questions, contexts, files, strict=True):
+        fields = {"query": question.text}
+        if context is not None:
+            fields["documents"] = context
+        prompts.append(fill_prompt(texts[file], **fields))
     return prompts
 
 
-def _in_order(questions: Sequence[Question], prompts: Sequence[str]) -> list[int]:
-    """Return the places of the prompts, those of one question together, the shortest first."""
+def _names(questions: Sequence[Question], contexts: Sequence[str | None]) -> list[str]:
+    names = []
+    for question, context in zip(questions, contexts, strict=True):
+        shown = "query only" if context is None else "documents"
+        names.append(f"{question.id}/{shown}")
+    return names
+
+
+def _ask_by_question(
+    model: Any, questions: Sequence[Question], prompts: Sequence[str], settings: dict[str, Any]
+) -> list[llm.Reply]:
+    """Ask the prompts of one question one after another, the shortest first; return the replies in
+    the order of the prompts.
+    """
     turn = {question.id: place for place, question in enumerate(questions)}
-    places = range(len(questions))
-    return sorted(places, key=lambda n: (turn[questions[n].id], len(prompts[n])))
+    places = list(range(len(prompts)))
+    places.sort(key=lambda place: (turn[questions[place].id], len(prompts[place])))
+    ids = [settings["ids"][place] for place in places]
+    replies = llm.ask(model, [prompts[place] for place in places], **settings | {"ids": ids})
+    by_place = dict(zip(places, replies, strict=True))
+    return [by_place[place] for place in range(len(prompts))]
 
 
-def _facts_of(kind: Prompt) -> dict[str, Any]:
+def _facts_of(file: Prompt) -> dict[str, Any]:
     """Return what an answer's ``meta`` says of its prompt."""
-    facts = {"prompt": os.path.basename(kind), "prompt_sha256": prompt_hash(kind)}
-    return facts | ({"tagged": False} if "<answer>" in load_prompt(kind) else {})
+    facts = {"prompt": os.path.basename(file), "prompt_sha256": prompt_hash(file)}
+    if "<answer>" in load_prompt(file):
+        facts["tagged"] = False
+    return facts
 
 
-def _as_answer(question: Question, reply: llm.Reply, meta: dict[str, Any]) -> Answer:
-    meta |= {
+def _as_answer(
+    question: Question, prompt: str, reply: llm.Reply, facts: Mapping[str, Any]
+) -> Answer:
+    meta = {
+        **facts,
+        "prompt_estimate": estimate_tokens(prompt) + 4,  # for the template
         "cached": reply.cached,
         "digest": reply.digest,
         "finish": reply.finish,
         "usage": reply.usage.to_dict(),
     }
+    text = reply.text
     if reply.error is not None:
-        meta |= {"error": f"{reply.error.kind}: {reply.error.without_address()}", "raw": reply.raw}
-    text = reply.text if reply.ok else ""
+        text = ""
+        meta["error"] = f"{reply.error.kind}: {reply.error.without_address()}"
+        meta["raw"] = reply.raw
     if "tagged" in meta and (inside := re.search(r"(?si)<answer>(.*?)(?:</answer>|\Z)", text)):
         text = inside[1].strip()
         meta["tagged"] = True
@@ -169,8 +162,15 @@ def _check(questions: Any, contexts: Any) -> None:
     for question, context in zip(questions, contexts, strict=True):
         if not isinstance(context, str | None):
             got = f"the context of question {question.id!r} is {type(context).__name__}"
-            do = "take contexts_from_hits(hits, budgets)"
+            do = "join the texts of a question's chunks"
             raise ConfigError(got, "str, or None for the query alone", do)
+
+
+def _refuse_options(options: Mapping[str, Any]) -> None:
+    names = [name for name, value in options.items() if value is not None]
+    if names:
+        got = f"{', '.join(names)} for an object that answers"
+        raise ConfigError(got, "no options of a chat model", "leave them out")
 
 
 def _answer_of(generator: Any, question: Question, context: str | None) -> Answer:

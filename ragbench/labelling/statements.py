@@ -19,7 +19,7 @@ from langchain_core.embeddings import Embeddings
 from pydantic import BaseModel, Field
 
 from ragbench.data.ragchecker import Claim
-from ragbench.embedding import default_embedder, embed_distinct
+from ragbench.embedding import embed_distinct, make_embedder
 from ragbench.labelling.asking import Context, LabelStep, context_text, texts_step
 from ragbench.metrics.reference_free import (
     ExtractedSentences,
@@ -158,7 +158,7 @@ class ModelRagas:
         """
         generated = self.questions(answers)
         texts = itertools.chain.from_iterable(filter(None, generated))
-        vectors = embed_distinct(self.embedder or default_embedder(), [*questions, *texts])
+        vectors = embed_distinct(self.embedder or make_embedder(), [*questions, *texts])
         rows = []
         for question, texts in zip(questions, generated, strict=True):
             if texts is None:

@@ -141,10 +141,14 @@ class _Task:
 
     @property
     def json_schema(self) -> dict[str, Any] | None:
-        """The schema as the key has it; what is sent is made anew: a client may change it."""
-        if self.schema is None:
-            return None
-        return _json_schema(self.schema)
+        """The schema as its key has it."""
+        return self.schema and _json_schema(self.schema)
+
+    def sent_schema(self) -> dict[str, Any] | None:
+        """Return the schema made anew: a client may change it. Its fields are in their order, in
+        which a model must write them (a reason before its verdict).
+        """
+        return self.schema and self.schema.model_json_schema()
 
 
 def _tasks(prompts: Any, schema: Any, ids: Any) -> list[_Task]:
@@ -159,12 +163,16 @@ def _tasks(prompts: Any, schema: Any, ids: Any) -> list[_Task]:
             raise ConfigError(got, "one per prompt", f"check {name}")
     tasks = []
     for place, (prompt, form, name) in enumerate(zip(prompts, schemas, ids, strict=True)):
-        is_schema = isinstance(form, type) and hasattr(form, "model_json_schema")
-        if form is not None and not is_schema:
-            right = "a pydantic BaseModel class (or one per prompt)"
-            raise ConfigError(f"schema {form!r}", right, "write class Verdict(BaseModel): ...")
+        _check_schema(form)
         tasks.append(_Task(place, str(name), as_messages(prompt), form))
     return tasks
+
+
+def _check_schema(schema: Any) -> None:
+    is_model = isinstance(schema, type) and hasattr(schema, "model_json_schema")
+    if schema is not None and not is_model:
+        right = "a pydantic BaseModel class (or one per prompt)"
+        raise ConfigError(f"schema {schema!r}", right, "write class Verdict(BaseModel): ...")
 
 
 @lru_cache(maxsize=4096)
@@ -419,13 +427,8 @@ class _Job:
         messages = task.messages
         is_repair = False
         while self.stopped_by is None:
-            schema = None
-            if task.schema is not None:
-                # Fields in their order, in which a model must write them (a reason before its
-                # verdict).
-                schema = task.schema.model_json_schema()
             task.attempts += 1
-            received = self.endpoint.call(messages, schema)
+            received = self.endpoint.call(messages, task.sent_schema())
             task.usage += received.usage
             self._check_count(messages, received)
             parsed, text, problem = self._judge(received, task.schema)

@@ -175,11 +175,15 @@ class _Recorded:
         how = "their mean"
         usage = sum((Usage.from_dict(answer["usage"]) for answer in latest), Usage())
         if usage.prompt_seconds and usage.output_seconds and not usage.uncounted:
-            ((read, written),) = self.rows(_MEAN_TOKENS)
-            reading_speed = usage.prompt_tokens / usage.prompt_seconds
-            writing_speed = usage.output_tokens / usage.output_seconds
-            call_s = read / reading_speed + written / writing_speed
-            how = f"{read:.0f} tokens read at {reading_speed:.0f}/s, "
-            how += f"{written:.0f} written at {writing_speed:.1f}/s"
+            call_s, how = self._by_tokens(usage)
         spread = f"{min(took_s):.1f} to {max(took_s):.1f}, the latest {len(took_s)} recorded"
         return call_s, f"{call_s:.1f} s a call ({how}; {spread})"
+
+    def _by_tokens(self, usage: Usage) -> tuple[float, str]:
+        """Return the seconds that the mean tokens of the step take at the speed of some replies."""
+        ((read, written),) = self.rows(_MEAN_TOKENS)
+        reading_speed = usage.prompt_tokens / usage.prompt_seconds
+        writing_speed = usage.output_tokens / usage.output_seconds
+        how = f"{read:.0f} tokens read at {reading_speed:.0f}/s"
+        how += f", {written:.0f} written at {writing_speed:.1f}/s"
+        return read / reading_speed + written / writing_speed, how

@@ -278,15 +278,12 @@ class OllamaServer:
         self.address = full_address(host or os.environ.get("OLLAMA_HOST") or OLLAMA_HOST, 11434)
         # A redirect's address would get the prompts, and every header but Authorization.
         self.settings = {"follow_redirects": False, **(settings or {})}
-        headers = dict(self.settings.get("headers") or {})
-        api_key = api_key or os.environ.get("OLLAMA_API_KEY")
-        if api_key:
-            headers.setdefault("authorization", f"Bearer {api_key}")
+        self.settings["headers"] = _with_key(self.settings.get("headers"), api_key)
         self.wire = self.settings.get("transport")
         if not isinstance(self.wire, Transport):
             self.wire = Transport(self.wire, verify=self.settings.get("verify", True))
-        timeout = httpx.Timeout(timeout_s, connect=_CONNECT_S)
-        self.settings |= {"headers": headers, "transport": self.wire, "timeout": timeout}
+        self.settings["transport"] = self.wire
+        self.settings["timeout"] = httpx.Timeout(timeout_s, connect=_CONNECT_S)
         self.client = ollama.Client(self.address, **self.settings)
         beside = self.settings | {"timeout": min(timeout_s, _ASK_S)}
         self._web = httpx.Client(base_url=self.address, **beside)
@@ -318,3 +315,11 @@ class OllamaServer:
         if ":" in short.rsplit("/", 1)[-1]:
             return short
         return f"{short}:latest"
+
+
+def _with_key(headers: Mapping[str, str] | None, api_key: str | None) -> dict[str, str]:
+    headers = dict(headers or {})
+    api_key = api_key or os.environ.get("OLLAMA_API_KEY")
+    if api_key:
+        headers.setdefault("authorization", f"Bearer {api_key}")
+    return headers

@@ -64,15 +64,7 @@ def _parts(prompt: Prompt) -> tuple[list[str], str]:
     if isinstance(prompt, str) and path.name == prompt and not path.suffix:
         check_known("prompt", [prompt], _prompt_ids())
         path = _FOLDER / f"{prompt}.txt"
-    try:
-        text = path.read_text(encoding="utf-8-sig").strip()
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        what = f"cannot read the prompt file {path}: {reason}"
-        raise DataError(what, "a text file", "check the path") from None
-    except UnicodeDecodeError as error:
-        what = f"{path} is not UTF-8 at byte {error.start}"
-        raise DataError(what, "UTF-8 text", "save it as UTF-8") from None
+    text = _read(path)
     header = ""
     if re.match(rf"{_MARK}[ \t]*(\n|\Z)", text):
         parts = _HEADER.match(text)
@@ -85,6 +77,18 @@ def _parts(prompt: Prompt) -> tuple[list[str], str]:
         do = "write one, or use an id of ragbench's own"
         raise DataError(f"the prompt file {path} is empty", "a prompt", do)
     return [line.rstrip() for line in header.split("\n")], text
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig").strip()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        what = f"cannot read the prompt file {path}: {reason}"
+        raise DataError(what, "a text file", "check the path") from None
+    except UnicodeDecodeError as error:
+        what = f"{path} is not UTF-8 at byte {error.start}"
+        raise DataError(what, "UTF-8 text", "save it as UTF-8") from None
 
 
 def prompt_hash(prompt: Prompt) -> str:
@@ -101,7 +105,7 @@ def fill_prompt(text: str, **fields: str) -> str:
     for name in fields:
         if f"{{{name}}}" not in text:
             do = "add the missing field to the prompt file"
-            wanted = ", ".join(f"{{{field}}}" for field in fields)
+            wanted = ", ".join(f"{{{each}}}" for each in fields)
             raise ConfigError(f"the prompt has no field {{{name}}}", f"the fields {wanted}", do)
     # One pass from left to right: a value that itself holds "{question}" is not filled again.
     return re.sub(r"\{(\w+)\}", lambda match: fields.get(match[1], match[0]), text)

@@ -16,7 +16,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 from pydantic import Field, PositiveInt, PrivateAttr
 
-from ragbench.embedding import as_array, warn_of_language
+from ragbench.embedding import MiniLM, as_array
 from ragbench.errors import ConfigError, ModelError
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Index, Retriever
@@ -47,10 +47,10 @@ class Dense(Index):
             got = f"embedder is {embedder!r:.60}"
             raise ConfigError(got, "a LangChain Embeddings", "pass for instance ragbench.MiniLM()")
         super().__init__(chunks, embedder=embedder, title=title, k=k)
-        warn_of_language(embedder, [chunk.text for chunk in self._chunks])
         self._unread = 0.0
         model = getattr(embedder, "embedder", embedder)  # within a cache
-        if hasattr(model, "unread_share"):
+        if isinstance(model, MiniLM):
+            model.warn_of_language([chunk.text for chunk in self._chunks])
             self._unread = round(model.unread_share(self.texts), 3)
         if self._unread:
             warnings.warn(

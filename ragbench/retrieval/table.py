@@ -12,7 +12,7 @@ from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
-from ragbench.embedding import default_embedder
+from ragbench.embedding import make_embedder
 from ragbench.errors import check_known
 from ragbench.records import Chunk
 from ragbench.retrieval.base import check_retriever
@@ -36,7 +36,7 @@ def _dense(
         its_chunks, its_embedder, its_title, dense = _latest
         if its_embedder is embedder and its_title == title and its_chunks == chunks:
             return dense
-    dense = Dense(chunks, embedder or default_embedder(), title=title)
+    dense = Dense(chunks, embedder or make_embedder(), title=title)
     _latest = (chunks, embedder, title, dense)
     return dense
 

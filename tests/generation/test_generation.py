@@ -5,35 +5,20 @@ answer.
 from __future__ import annotations
 
 import pytest
-from experiment_parts import NOTHING, Copier, words
+from experiment_parts import NOTHING, Copier
 from fake_ollama import Fault
 
 from ragbench.errors import ConfigError
-from ragbench.generation import contexts_from_hits, generate
+from ragbench.generation import generate
+from ragbench.llm import Cassette
 from ragbench.prompts import load_prompt
-from ragbench.records import Chunk, Hit, Question
+from ragbench.records import Question
 
 CONTEXT = "The Battle of Fell was fought in 1702. The Duke of Orm won it."
 
 
-def hits(*texts):
-    return [Hit(Chunk(f"c{n}", text, f"d{n}"), 1.0 / n, n) for n, text in enumerate(texts, 1)]
-
-
 def question(text, qid="q1"):
     return Question(qid, text, "")
-
-
-# Contexts and order
-
-
-def test_a_context_is_the_first_n_tokens_of_the_chunks_joined_by_one_space():
-    made = contexts_from_hits([hits("one two three", "four five"), []], [0, 2, 4, 100], words)
-    assert made == [
-        [None, "one two", "one two three four", "one two three four five"],
-        [None, "", "", ""],
-    ]
-    assert contexts_from_hits([hits("one two three")], [2], words, begin_token=True) == [["one"]]
 
 
 # generate
@@ -167,6 +152,18 @@ def test_calls_to_a_model_run_as_its_server_works_unless_a_number_is_given(fake,
     answers = generate(object(), [question("A?")], ["text"], cassette="c")
     assert (seen["concurrency"], seen["step"], seen["cassette"]) == (None, "generation", "c")
     assert (answers[0].seconds, answers[0].meta["concurrency"]) == (0.5, None)
+
+
+def test_each_prompt_is_recorded_under_its_own_name(fake, tmp_path):
+    asked = [question("A?", "a"), question("A?", "a")]
+    names = {"ids": ["a at 300", "a at 100"], "progress": False}
+    with Cassette(tmp_path / "c.sqlite") as cassette:
+        generate(fake.model(), asked, ["one two three", "one"], cassette=cassette, **names)
+        recorded = cassette.rows("SELECT prompt_id, request FROM replies ORDER BY prompt_id")
+    assert [(name, "three" in request) for name, request in recorded] == [
+        ("a at 100", False),
+        ("a at 300", True),
+    ]
 
 
 def test_braces_in_documents_are_not_filled_in(fake):

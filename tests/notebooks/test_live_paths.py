@@ -171,7 +171,7 @@ def test_the_ragas_path_sends_section_3s_four_prompts_with_question_answer_and_c
         else default_reply(body)
     )
     pairs = dict.fromkeys(DIMENSIONS, PAIRS)
-    options = {"embedder": rb.default_embedder(), "n": 3, "progress": False}
+    options = {"embedder": rb.make_embedder(), "n": 3, "progress": False}
     parts("30").label_texts(rb.chat_model(MODEL), pairs, **options)
     names = ("steps_statements", "steps_verdicts", "steps_questions", "steps_sentences")
     sent = held_against(server.calls, RAGAS, *names)

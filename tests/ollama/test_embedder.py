@@ -39,7 +39,8 @@ def test_vectors_and_ir_scores_are_ours(questions, ollama, tmp_path):
     scores = []
     for embedder in (ours, theirs):
         hits = Dense(chunks, embedder).search([q.text for q in questions.questions], 5)
-        contexts = rb.contexts_from_hits(hits, [100, 300])
+        texts = [" ".join(hit.chunk.text for hit in ranking) for ranking in hits]
+        contexts = [[rb.truncate(text, budget) for budget in (100, 300)] for text in texts]
         scores.append(
             [
                 rb.ir_score(list(q.references), context)

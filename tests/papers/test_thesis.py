@@ -17,7 +17,7 @@ from notebook_parts import parts
 from ragbench import papers
 from ragbench.chunking import semantic_chunks
 from ragbench.data import load_dataset, load_minihop
-from ragbench.embedding import default_embedder
+from ragbench.embedding import make_embedder
 from ragbench.errors import ConfigError, NotHereError
 from ragbench.labelling.grades import GRADE_COLUMNS, grade_shares
 from ragbench.papers import thesis
@@ -32,7 +32,7 @@ MODEL = "ollama:llama3:8b"
 @pytest.fixture(scope="module")
 def minihop_rows(tmp_path_factory):
     data = load_minihop()
-    chunks = semantic_chunks(data.documents, default_embedder())
+    chunks = semantic_chunks(data.documents, make_embedder())
     options = {
         "chunker": {"as run": lambda documents: chunks},
         "folder": tmp_path_factory.mktemp("table_3_1"),

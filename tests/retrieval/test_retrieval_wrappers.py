@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from retrieval_parts import ids
 
-from ragbench.embedding import default_embedder
+from ragbench.embedding import make_embedder
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.llm import chat_model
 from ragbench.prompts import load_prompt
@@ -313,11 +313,11 @@ def answering(*documents):
 
 
 def test_a_vector_store_of_langchain_ranks_as_our_dense_retriever_does():
-    store = InMemoryVectorStore(default_embedder())
+    store = InMemoryVectorStore(make_embedder())
     store.add_documents(to_langchain(CHUNKS))
     theirs = FromLangChain(store.as_retriever(), CHUNKS, label="in memory, MiniLM")
     queries = ["a fox", "cats and dogs", "red bird"]
-    ours = Dense(CHUNKS, default_embedder()).search(queries, 4)
+    ours = Dense(CHUNKS, make_embedder()).search(queries, 4)
     assert [[hit.chunk for hit in hits] for hits in theirs.search(queries, 4)] == [
         [h.chunk for h in o] for o in ours
     ]
@@ -349,7 +349,7 @@ def test_the_label_of_a_langchain_retriever_makes_the_rows_its_own():
     assert one.settings() != other.settings()
     assert repr(one) == "FromLangChain(label='k=5')"
     with pytest.raises(ConfigError, match=r"InMemoryVectorStore(?s:.)*as_retriever"):
-        FromLangChain(InMemoryVectorStore(default_embedder()), CHUNKS, label="x")
+        FromLangChain(InMemoryVectorStore(make_embedder()), CHUNKS, label="x")
 
 
 @pytest.mark.parametrize("name", ["BM25", "SIM", "MMR", "MLQ", "REO", "Hybrid"])
