@@ -36,7 +36,6 @@ _HOME = {
         "Grade",
         "Hit",
         "Question",
-        "facts_of",
     ],
     "text.tokens": ["TokenOffsets", "default_tokenizer", "joined_cutoffs", "truncate"],
     "chunking": ["segment", "semantic_chunks", "split_chunks", "token_chunks"],

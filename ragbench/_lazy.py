@@ -18,12 +18,14 @@ def lazy(
     shown : names that ``dir`` has beside those. Every module of the package can be had, shown or
         not.
     """
-    where = {name: f"{package}.{module}" for module, names in homes.items() for name in names}
-    names = sorted({*where, *shown})
+    module_of: dict[str, str] = {}
+    for module, names in homes.items():
+        module_of |= dict.fromkeys(names, f"{package}.{module}")
+    all_names = sorted({*module_of, *shown})
 
     def load(name: str) -> Any:
-        if name in where:
-            return getattr(importlib.import_module(where[name]), name)
+        if name in module_of:
+            return getattr(importlib.import_module(module_of[name]), name)
         try:
             return importlib.import_module(f"{package}.{name}")
         except ModuleNotFoundError as error:
@@ -31,11 +33,13 @@ def lazy(
                 raise
         import difflib
 
-        close = difflib.get_close_matches(name, names, n=1)
-        guess = f"; did you mean {close[0]!r}?" if close else ""
-        raise AttributeError(f"module {package!r} has no attribute {name!r}{guess}")
+        message = f"module {package!r} has no attribute {name!r}"
+        close = difflib.get_close_matches(name, all_names, n=1)
+        if close:
+            message += f"; did you mean {close[0]!r}?"
+        raise AttributeError(message)
 
-    return load, lambda: names
+    return load, lambda: all_names
 
 
 def modules(path: Iterable[str]) -> list[str]:
@@ -52,11 +56,11 @@ def public_names(namespace: Mapping[str, Any]) -> Callable[[], list[str]]:
 
     def shown() -> list[str]:
         module = namespace["__name__"]
-        named = {name: value for name, value in namespace.items() if not name.startswith("_")}
-        return sorted(
-            n
-            for n, v in named.items()
-            if n.isupper() or getattr(v, "__module__", "").startswith(module)
-        )
+        names = []
+        for name, value in namespace.items():
+            is_own = getattr(value, "__module__", "").startswith(module)
+            if not name.startswith("_") and (name.isupper() or is_own):
+                names.append(name)
+        return sorted(names)
 
     return shown

@@ -24,7 +24,7 @@ import yaml
 import ragbench as rb  # its modules load when they are first used
 from ragbench.errors import ConfigError, RagbenchError
 from ragbench.notebooks import SERIES, create_project, run_all
-from ragbench.paths import project_root, published_figures, results_dir
+from ragbench.paths import project_root, results_dir
 
 _COMMANDS: dict[str, Callable[..., int | None]] = {}
 # What an argument is, by its name; one of several commands means the same in all.
@@ -415,7 +415,7 @@ def _reproduce(
     if limit:  # a look is no measurement: its ledger is another one
         os.environ["RAGBENCH_FIGURES"] = str(results_dir("limited"))
     if publish:
-        os.environ["RAGBENCH_FIGURES"] = str(published_figures())
+        os.environ["RAGBENCH_FIGURES"] = str(project_root() / "figures")
     if paper is None:
         rb.papers.begin_ledger()
     run_all(paper, publish=publish, parameters={"LIMIT": limit} if limit else None)

@@ -22,8 +22,12 @@ class RagbenchError(Exception):
         self.got = got
         self.expected = expected
         self.do = do
-        parts = [got, expected and f"expected: {expected}", do and f"do: {do}"]
-        super().__init__("\n  ".join(filter(None, parts)))
+        lines = [got]
+        if expected:
+            lines.append(f"expected: {expected}")
+        if do:
+            lines.append(f"do: {do}")
+        super().__init__("\n  ".join(lines))
 
     def __reduce__(self) -> tuple:
         # Executors send exceptions between processes; the default would rebuild this one from its
@@ -64,23 +68,36 @@ def unknown(kind: str, name: object, valid: Iterable[object]) -> ConfigError:
     ----------
     kind : what is being named, e.g. ``"retriever"``.
     """
-    import difflib
-
     names = sorted(map(str, valid))
-    plain = {name.casefold(): name for name in names}
-    close = [plain[near] for near in difflib.get_close_matches(str(name).casefold(), plain, n=5)]
-    guess = f"did you mean {close[0]!r}? " if close else ""
-    parts = [part.strip() for part in str(name).split(",")]
-    if len(parts) > 1 and set(parts) <= set(names):
-        guess = f"write a list: [{', '.join(parts)}]; or "
-    if str(name).isdigit():
-        guess = "a decimal comma? write a point, such as 0.2; or "
-    own = ", or name the file of your own: code: mine.py" if kind in _CODED else ""
+    close = _closest(str(name), names)
     expected = f"one of {', '.join(names)}"
     if len(names) > _MAX_NAMES:
-        expected = f"one of {', '.join(close or names[:5])} ... ({len(names):,} in all)"
-    do = f"{guess}choose one of the names above{own}"
+        nearest = ", ".join(close or names[:5])
+        expected = f"one of {nearest} ... ({len(names):,} in all)"
+    do = f"{_guess(str(name), names, close)}choose one of the names above"
+    if kind in _CODED:
+        do += ", or name the file of your own: code: mine.py"
     return ConfigError(f"unknown {kind} {name!r}", expected, do)
+
+
+def _closest(name: str, names: list[str]) -> list[str]:
+    import difflib
+
+    by_lower_case = {known.casefold(): known for known in names}
+    close = difflib.get_close_matches(name.casefold(), by_lower_case, n=5)
+    return [by_lower_case[lower] for lower in close]
+
+
+def _guess(name: str, names: list[str], close: list[str]) -> str:
+    """Say what was probably meant; "" where nothing comes near."""
+    if name.isdigit():
+        return "a decimal comma? write a point, such as 0.2; or "
+    parts = [part.strip() for part in name.split(",")]
+    if len(parts) > 1 and set(parts) <= set(names):
+        return f"write a list: [{', '.join(parts)}]; or "
+    if close:
+        return f"did you mean {close[0]!r}? "
+    return ""
 
 
 def check_known(kind: str, names: Iterable[object], valid: Collection) -> None:

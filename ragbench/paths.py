@@ -22,15 +22,19 @@ def project_root() -> Path:
     """Return the repository's folder for a checkout, else the current folder (for an installed
     wheel).
     """
-    return _ROOT if _CHECKOUT else Path.cwd()
+    if _CHECKOUT:
+        return _ROOT
+    return Path.cwd()
 
 
 def packaged_data(*parts: str) -> Path:
     """Return the path of what comes with ragbench, such as ``packaged_data("minihop",
     "questions.jsonl")``.
     """
-    package = Path(__file__).resolve().parent
-    for base in (_ROOT / "data", _ROOT) if _CHECKOUT else (package / "_shipped",):
+    places = [Path(__file__).resolve().parent / "_shipped"]
+    if _CHECKOUT:
+        places = [_ROOT / "data", _ROOT]
+    for base in places:
         if base.joinpath(*parts).exists():
             return base.joinpath(*parts)
     raise DataError(
@@ -43,13 +47,17 @@ def packaged_data(*parts: str) -> Path:
 def shared_data(*parts: str) -> Path | None:
     """Return the path of a data set in the folder ``RAGBENCH_DATA``; None when it is not there."""
     base = _named("RAGBENCH_DATA")
-    return base.joinpath(*parts) if base and base.joinpath(*parts).exists() else None
+    if base is None or not base.joinpath(*parts).exists():
+        return None
+    return base.joinpath(*parts)
 
 
 def package_folder(name: str) -> Path | None:
     """Return the folder of an installed package, which is not imported; None without it."""
     package = importlib.util.find_spec(name)
-    return Path(package.origin).parent if package and package.origin else None
+    if package is None or package.origin is None:
+        return None
+    return Path(package.origin).parent
 
 
 def sha256_of(path: Path) -> str:
@@ -99,9 +107,8 @@ def results_dir(*parts: str) -> Path:
     """Return (and make) a folder for per-question rows: ``RAGBENCH_RESULTS``, else
     ``data/results``.
     """
-    return _made(
-        (_named("RAGBENCH_RESULTS") or project_root() / "data" / "results").joinpath(*parts)
-    )
+    base = _named("RAGBENCH_RESULTS") or project_root() / "data" / "results"
+    return _made(base.joinpath(*parts))
 
 
 def figures_dir() -> Path:
@@ -115,17 +122,14 @@ def figures_dir() -> Path:
 
 def _named(variable: str) -> Path | None:
     base = os.environ.get(variable, "").strip()
-    return Path(base).expanduser() if base else None
+    if not base:
+        return None
+    return Path(base).expanduser()
 
 
 def _made(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def published_figures() -> Path:
-    """Return the folder of the figures and the ledger that came with the checkout."""
-    return project_root() / "figures"
 
 
 @contextlib.contextmanager

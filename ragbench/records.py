@@ -43,6 +43,19 @@ class Question:
             got = f"question {self.id!r}: references is one text, {self.references[:40]!r}"
             raise DataError(got, "a sequence of texts", "put it in a list")
 
+    def facts(self) -> tuple[str, ...]:
+        """Return the supporting sentences, each with its document's title before it where that is
+        known.
+
+        The title says who is meant by a pronoun ("He was born in Bolton").
+        """
+        marks = self.meta.get("supporting_facts", ())
+        if len(marks) != len(self.references):
+            return tuple(self.references)
+        titles = [mark[0] for mark in marks]
+        pairs = zip(titles, self.references, strict=True)
+        return tuple(f"{title}: {text}" for title, text in pairs)
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -123,8 +136,10 @@ class Dataset:
         return by_id[name]
 
     def __repr__(self) -> str:
-        out = f", {len(self.excluded)} excluded" if self.excluded else ""
-        return f"Dataset({self.name!r}, {len(self.questions)} questions, {self.size()}{out})"
+        parts = [repr(self.name), f"{len(self.questions)} questions", self.size()]
+        if self.excluded:
+            parts.append(f"{len(self.excluded)} excluded")
+        return f"Dataset({', '.join(parts)})"
 
     def size(self) -> str:
         """Return how many documents there are, in words; those of a PDF are pages: "47 files, 58
@@ -158,12 +173,14 @@ def as_id(value: Any) -> str:
     >>> as_id(7.0), as_id("7.0")
     ('7', '7.0')
     """
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value)
 
 
 def check_records(values: Iterable[Any], kind: type, what: str) -> None:
-    """Refuse anything but records of one kind, by a DataError that names the first stranger and how
-    to make a record.
+    """Refuse anything but records of one kind, by a DataError that names the first other value and
+    how to make a record.
 
     A data frame iterates over its column names and a series over bare texts: both would fail far
     from here.
@@ -174,20 +191,6 @@ def check_records(values: Iterable[Any], kind: type, what: str) -> None:
             names = ", ".join(field.name for field in fields(kind))
             do = f"make one {kind.__name__} per row of your table, with the fields {names}"
             raise DataError(got, f"a sequence of {kind.__name__} records", do)
-
-
-def facts_of(question: Question) -> tuple[str, ...]:
-    """Return the supporting sentences of a question, each with its document's title before it where
-    that is known.
-
-    The title says who is meant by a pronoun ("He was born in Bolton").
-    """
-    marks = question.meta.get("supporting_facts", ())
-    if len(marks) != len(question.references):
-        return tuple(question.references)
-    return tuple(
-        f"{mark[0]}: {text}" for mark, text in zip(marks, question.references, strict=True)
-    )
 
 
 def questions_of(answers: Sequence[Any], questions: Sequence[Question]) -> list[Question]:

@@ -22,7 +22,7 @@ from ragbench.llm.models import BOUNDS, not_named
 from ragbench.llm.wire import estimate_tokens
 from ragbench.paths import packaged_data
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_scale
-from ragbench.records import GRADES, Answer, Grade, Question, facts_of, questions_of
+from ragbench.records import GRADES, Answer, Grade, Question, questions_of
 from ragbench.stats.tables import rows_by_scale
 
 GRADE_COLUMNS = tuple(f"grade {grade}" for grade in GRADES)
@@ -112,7 +112,7 @@ def _grading_prompts(
             template,
             question=question.text,
             reference=question.answer,
-            facts="\n".join(f"- {fact}" for fact in facts_of(question)) or "(none given)",
+            facts="\n".join(f"- {fact}" for fact in question.facts()) or "(none given)",
             count=str(len(places)),
             answers="\n".join(f"{number}. {text}" for number, text in enumerate(shown, 1)),
         )

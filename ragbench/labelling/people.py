@@ -29,7 +29,7 @@ from filelock import FileLock
 
 from ragbench.data.files import each_record, read_text
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.records import GRADES, Answer, Question, facts_of, questions_of
+from ragbench.records import GRADES, Answer, Question, questions_of
 from ragbench.stats import binomial_ci, kappa
 
 _POOLED = "all keypoints"
@@ -141,7 +141,7 @@ def grade_items(questions: Sequence[Question], answers: Sequence[Answer]) -> lis
     for answer, question in zip(answers, questions_of(answers, questions), strict=True):
         texts = {"Question": question.text, "True answer": question.answer}
         if question.references:
-            texts["Supporting facts"] = "\n".join(facts_of(question))
+            texts["Supporting facts"] = "\n".join(question.facts())
         texts["Answer to be graded"] = answer.text or "(empty)"
         name = answer.meta.get("id") or f"{question.id}/{answer.generator}"
         items.append(LabelItem(str(name), texts))

@@ -17,7 +17,7 @@ from filelock import FileLock
 
 from ragbench._lazy import lazy, modules
 from ragbench.errors import ConfigError, check_known, unknown
-from ragbench.paths import figures_dir, packaged_data, published_figures
+from ragbench.paths import figures_dir, packaged_data, project_root
 
 PAPERS = {
     "thesis": "El Yagouby 2024, Evaluation Framework for Retrieval-Augmented Generation Systems",
@@ -269,7 +269,7 @@ def _measured() -> pd.DataFrame:
     """
     path = figures_dir() / "ledger.csv"
     if not path.is_file() and not os.environ.get("RAGBENCH_FIGURES", "").strip():
-        path = published_figures() / "ledger.csv"
+        path = project_root() / "figures" / "ledger.csv"
     if not path.is_file():
         return pd.DataFrame(columns=COLUMNS, dtype=object)
     text = dict.fromkeys(set(COLUMNS) - {"published", "recorded", "ours", "n", "unscored"}, str)

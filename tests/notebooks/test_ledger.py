@@ -12,8 +12,9 @@ import pytest
 
 from ragbench import cli
 from ragbench.papers import KEY
-from ragbench.paths import published_figures
+from ragbench.paths import project_root
 
+PUBLISHED = project_root() / "figures"
 # rows of other files are told apart by their lines
 ROW = {"ledger.csv": [*KEY, "recorded_by", "ours_by"]}
 # Cells that another processor's single precision changes, each with its relative tolerance. Pairs
@@ -65,12 +66,12 @@ def differences(committed, now) -> pd.DataFrame:
 
 @pytest.fixture
 def copy(tmp_path):
-    shutil.copytree(published_figures(), tmp_path / "copy", ignore=shutil.ignore_patterns("*.png"))
+    shutil.copytree(PUBLISHED, tmp_path / "copy", ignore=shutil.ignore_patterns("*.png"))
     return tmp_path / "copy"
 
 
 def test_a_folder_differs_in_nothing_from_its_copy(copy):
-    assert differences(published_figures(), copy).empty
+    assert differences(PUBLISHED, copy).empty
 
 
 def test_a_changed_number_a_missing_row_and_a_new_file_are_found(copy):
@@ -84,7 +85,7 @@ def test_a_changed_number_a_missing_row_and_a_new_file_are_found(copy):
     measured = ledger.index[ledger["ours"] != ""]
     ledger.loc[measured[0], "note"] += "!"
     ledger.drop(measured[1]).to_csv(copy / "ledger.csv", index=False)
-    found = differences(published_figures(), copy)
+    found = differences(PUBLISHED, copy)
     rows = ledger.set_index(ROW["ledger.csv"]).index[measured[:2]].map(" | ".join)
     changed = found.drop_duplicates(["file", "row"])
     assert set(changed["file"] + " " + changed["row"]) == {
@@ -103,7 +104,7 @@ def test_a_processor_s_last_digits_are_allowed_in_named_cells_only(copy):
     for line in (60, 75, 10):
         pairs.loc[line - 2, "worse"] = f"{float(pairs.loc[line - 2, 'worse']) * (1 + 8e-6):.12g}"
     pairs.to_csv(copy / "30_pairs.csv", index=False)
-    assert differences(published_figures(), copy)["row"].tolist() == ["line 10"]
+    assert differences(PUBLISHED, copy)["row"].tolist() == ["line 10"]
 
 
 @pytest.mark.data
@@ -113,7 +114,7 @@ def test_the_notebooks_give_the_committed_ledger_and_figures(tmp_path, monkeypat
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
     assert cli.main(["reproduce"]) == 0, "a notebook failed, see below"
-    if len(found := differences(published_figures(), tmp_path / "figures")):
+    if len(found := differences(PUBLISHED, tmp_path / "figures")):
         pytest.fail(
             f"{len(found)} cells differ:\n{found.head(60).to_string(max_colwidth=120)}",
             pytrace=False,

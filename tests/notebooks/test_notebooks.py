@@ -25,7 +25,7 @@ from ragbench import notebooks
 from ragbench.errors import DataError
 from ragbench.metrics.table import find_numbers
 from ragbench.notebooks import NotebookError, _shared_kernel, execute, find, run_all
-from ragbench.paths import published_figures, shared_data
+from ragbench.paths import project_root, shared_data
 from ragbench.prompts import load_prompt
 from ragbench.recordings import RECORDINGS, manifest
 
@@ -206,7 +206,7 @@ def test_notebook_runs_and_leaves_its_figures_and_ledger_rows(path, run):
 
 
 def tracked_files() -> dict[str, str]:
-    folders = [published_figures(), published_figures().parent / "notebooks"]
+    folders = [project_root() / "figures", project_root() / "notebooks"]
     return {
         str(p): hashlib.sha256(p.read_bytes()).hexdigest()
         for folder in folders

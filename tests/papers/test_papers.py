@@ -10,7 +10,7 @@ from checks import load_script
 
 from ragbench import papers
 from ragbench.errors import ConfigError
-from ragbench.paths import project_root, published_figures
+from ragbench.paths import project_root
 
 
 @pytest.fixture(autouse=True)
@@ -139,7 +139,7 @@ def test_a_number_that_is_not_comparable_has_no_difference():
 
 
 def test_items_that_were_not_measured_are_those_of_the_ledger_and_stand_in_the_docs(monkeypatch):
-    monkeypatch.setenv("RAGBENCH_FIGURES", str(published_figures()))
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(project_root() / "figures"))
     script = load_script("not_run_table")
     table = script.not_run()
     assert not table.duplicated(["paper", "item"]).any()

@@ -19,7 +19,7 @@ from ragbench import papers
 from ragbench.data.wikieval import DIMENSIONS, Pair
 from ragbench.errors import ConfigError, DataError
 from ragbench.llm import Cassette
-from ragbench.paths import packaged_data, published_figures
+from ragbench.paths import packaged_data, project_root
 
 BOOK = parts("30")
 QUIET = {"progress": False, "retries": 0}
@@ -164,7 +164,7 @@ def test_the_shipped_scores_and_choices_give_the_cells_of_the_ledger():
     assert shipped[["better", "worse"]].stack().between(0, 10).all()
     assert set(shipped[["better_first", "better_second"]].stack().dropna()) <= {1, 2}
     ledger = (
-        pd.read_csv(published_figures() / "ledger.csv")
+        pd.read_csv(project_root() / "figures" / "ledger.csv")
         .query("paper == 'ragas'")
         .set_index(["row", "column"])
     )
