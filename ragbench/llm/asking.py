@@ -128,9 +128,8 @@ def _log_failures(replies: Sequence[Reply], step: str) -> None:
 
 @dataclass(slots=True, eq=False)
 class _Task:
-    """One prompt, the place of its reply, and what was done for it."""
+    """One prompt, what was done for it, and its reply."""
 
-    place: int
     id: str
     messages: list[dict]
     schema: Any
@@ -138,6 +137,7 @@ class _Task:
     attempts: int = 0
     usage: Usage = field(default_factory=Usage)
     repaired: bool = False
+    reply: Reply | None = None
 
     @property
     def json_schema(self) -> dict[str, Any] | None:
@@ -162,9 +162,9 @@ def _tasks(prompts: Any, schema: Any, ids: Any) -> list[_Task]:
             got = f"{len(values)} {name} for {len(prompts)} prompts"
             raise ConfigError(got, "one per prompt", f"check {name}")
     tasks = []
-    for place, (prompt, form, name) in enumerate(zip(prompts, schemas, ids, strict=True)):
+    for prompt, form, name in zip(prompts, schemas, ids, strict=True):
         _check_schema(form)
-        tasks.append(_Task(place, str(name), as_messages(prompt), form))
+        tasks.append(_Task(str(name), as_messages(prompt), form))
     return tasks
 
 
@@ -198,7 +198,6 @@ class _Job:
     backoff_s: float
     digest: str = ""
     keys: Keys | None = None
-    replies: dict[int, Reply] = field(default_factory=dict)  # by place
     stopped_by: Exception | None = None
     bar: Any = None
     cut_prompt_said: bool = False
@@ -285,7 +284,8 @@ class _Job:
                 kept = "in .replies"
                 if self.cassette is not None:
                     kept = f"recorded on {self.cassette.path.name}, run again to go on"
-                what = f"{len(self.replies)} of {len(self.tasks)} replies are done ({kept})"
+                done = sum(task.reply is not None for task in self.tasks)
+                what = f"{done} of {len(self.tasks)} replies are done ({kept})"
                 raise Interrupted(what, self.all_replies()) from None
             finally:
                 if self.cassette is not None:
@@ -311,7 +311,7 @@ class _Job:
                 raise self.stopped_by  # a full disk ends the run
             log.warning("%s", self.stopped_by)
         for task in missing:
-            if task.place not in self.replies:
+            if task.reply is None:
                 self._settle(task, self._reply(task, self.stopped_by or endpoint.dead))
 
     def _work_through(self, queue: deque[_Task], concurrency: int) -> None:
@@ -536,19 +536,19 @@ class _Job:
                 self.stop(self.endpoint.fail(reply.error.kind, what + str(reply.error)))
 
     def _settle(self, task: _Task, reply: Reply) -> None:
-        if self.bar is not None and task.place not in self.replies:
+        if self.bar is not None and task.reply is None:
             self.bar.update()
-        self.replies[task.place] = reply
+        task.reply = reply
 
     def all_replies(self) -> list[Reply]:
         """Return one reply per prompt, a failure of kind ``interrupted`` where there is none."""
-        with self.lock:
-            settled = dict(self.replies)
+        replies = []
         for task in self.tasks:
-            if task.place not in settled:
-                late = self.endpoint.fail("interrupted", _NOT_YET)
-                settled[task.place] = self._reply(task, late)
-        return [settled[task.place] for task in self.tasks]
+            reply = task.reply
+            if reply is None:
+                reply = self._reply(task, self.endpoint.fail("interrupted", _NOT_YET))
+            replies.append(reply)
+        return replies
 
 
 def _broken(received: Received, num_ctx: int | None) -> tuple[str, str] | None:

@@ -41,14 +41,6 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         return Usage(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
-    @property
-    def tokens_per_second(self) -> float:
-        """Output tokens per second of writing (of wall-clock time where the server gives no time);
-        NaN without any.
-        """
-        seconds = self.output_seconds or self.seconds
-        return self.output_tokens / seconds if seconds and self.output_tokens else math.nan
-
     def to_dict(self) -> dict[str, Any]:
         """Return the fields for JSON."""
         return asdict(self)

@@ -12,6 +12,7 @@ import functools
 import json
 import math
 import os
+import re
 import socket
 import ssl
 import time
@@ -221,32 +222,37 @@ def _trusted(file: str | None) -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
+_ADDRESS = re.compile(
+    r"""((?P<scheme>https?)://)?
+        (?P<name> \[[\da-f:]+\] | [^/:@\s\[\]]* | [\da-f]*:[\da-f:]+ )   # the last: IPv6, bare
+        (:(?P<port>\d{1,5}))?
+        (?P<path>/[^@\s]*)?""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
 def full_address(host: str, port: int, path: str = "") -> str:
     """Complete an address such as "gpu1", ":11434" or "::1".
 
     ``port`` and ``path`` are used where none is given (the port only without a scheme).
     """
-    has_scheme = "//" in host
-    written = host
-    if not has_scheme:
-        if host.startswith(":") and host[1:].isdecimal():
-            written = f"127.0.0.1{host}"
-        elif host.count(":") > 1 and "[" not in host:
-            written = f"[{host}]"
-        written = f"http://{written}"
-    try:
-        url = httpx.URL(written)
-    except httpx.InvalidURL:
-        url = httpx.URL()
-    if not url.host or url.userinfo or url.scheme not in ("http", "https"):
+    parts = _ADDRESS.fullmatch(host)
+    if parts is None or not (parts["name"] or parts["port"]):
         expected = "an address such as http://localhost:11434, without user and password"
         do = "check the spelling; a password goes into a header, see docs/models.md"
         raise ConfigError(f"host={host.rsplit('@', 1)[-1]!r}", expected, do)
-    if not has_scheme and url.port is None:
-        url = url.copy_with(port=port)
-    if url.host in ("0.0.0.0", "::"):
-        url = url.copy_with(host="127.0.0.1")  # what a server binds to is not where it is reached
-    return f"{url.scheme}://{url.netloc.decode()}{url.path.rstrip('/') or path}"
+    name = parts["name"]
+    if name in ("", "0.0.0.0", "::", "[::]"):
+        name = "127.0.0.1"  # what a server binds to is not where it is reached
+    elif ":" in name:
+        name = f"[{name.strip('[]')}]"
+    if parts["port"]:
+        name += f":{parts['port']}"
+    elif not parts["scheme"]:
+        name += f":{port}"
+    own_path = (parts["path"] or "").rstrip("/")
+    scheme = (parts["scheme"] or "http").lower()
+    return f"{scheme}://{name}{own_path or path}"
 
 
 class OllamaServer:
