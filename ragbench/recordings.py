@@ -440,7 +440,7 @@ def thesis_rows(
 
     Parameters
     ----------
-    model, judge, cassette : as for `ragbench.papers.thesis.models`; without ``model`` nothing is
+    model, judge, cassette : as for `ragbench.papers.thesis.Models`; without ``model`` nothing is
         asked.
     data, limit : of a live run: a name in `ragbench.papers.thesis.DATA`, and the first so many
         questions.
@@ -453,7 +453,7 @@ def thesis_rows(
     """
     check_known("table", [table], ("Table 3.2", "Table 3.3"))
     if model is not None:
-        return _live_thesis_rows(table, thesis.models(model, judge, cassette), data, limit)
+        return _live_thesis_rows(table, thesis.Models(model, judge, cassette), data, limit)
     rows = _hotpotqa_rows()
     kept = {
         "Table 3.2": rows["retriever"].isin([QUERY_ONLY, "BM25"]),

@@ -47,9 +47,11 @@ def _published_items(paper: str) -> dict[str, Path]:
     file.
     """
     check_known("paper", [paper], PAPERS)
-    files = sorted(packaged_data("papers").glob(f"{paper}_*.csv"))
-    names = (file.stem.removeprefix(f"{paper}_").replace("_", " ") for file in files)
-    return {name[0].upper() + name[1:]: file for name, file in zip(names, files, strict=True)}
+    items = {}
+    for file in sorted(packaged_data("papers").glob(f"{paper}_*.csv")):
+        name = file.stem.removeprefix(f"{paper}_").replace("_", " ")
+        items[name[0].upper() + name[1:]] = file
+    return items
 
 
 def published(paper: str, item: str) -> pd.DataFrame:
@@ -62,7 +64,9 @@ def published(paper: str, item: str) -> pd.DataFrame:
     check_known(f"item of {paper}", [item], items)
     frame = pd.read_csv(items[item], dtype=str, keep_default_na=False)
     numbers = pd.to_numeric(frame["value"], errors="coerce")
-    return frame.assign(value=numbers) if numbers.notna().all() else frame
+    if numbers.notna().all():
+        frame["value"] = numbers
+    return frame
 
 
 def cells(
@@ -77,14 +81,13 @@ def cells(
     >>> cells(wide, "N", ["grade 1", "grade 5"])[["row", "column", "value",
     "n"]].to_numpy().tolist() [[100, 'grade 1', 1, 4], [100, 'grade 5', 3, 4]]
     """
+    counts = ["n", "unscored"]
     if value is None:
-        long = table.melt(
-            [row, "n", "unscored"], list(column), var_name="column", value_name="value"
-        )
+        names = {"var_name": "column", "value_name": "value"}
+        long = table.melt([row, *counts], list(column), **names)
     else:
-        long = table[[row, column, value, "n", "unscored"]].rename(
-            columns={column: "column", value: "value"}
-        )
+        long = table[[row, column, value, *counts]]
+        long = long.rename(columns={column: "column", value: "value"})
     return long.rename(columns={row: "row"}).reset_index(drop=True)
 
 
@@ -104,22 +107,30 @@ def record(paper: str, item: str, cells: pd.DataFrame, *, by: str, recorded: boo
     Returned is the path of ``ledger.csv`` in the folder of figures, rebuilt.
     """
     check_known("paper", [paper], PAPERS)
-    if lacking := {"row", "column", "value"} - set(cells.columns):
-        got = f"cells without {', '.join(sorted(lacking))}"
-        raise ConfigError(got, "columns row, column, value", "rename your columns")
     kind = "recorded" if recorded else "ours"
-    new = cells.reindex(columns=["row", "column", "value", "n", "unscored", "note"])
-    new = new.rename(columns={"value": kind}).astype({"row": str, "column": str})
-    new = new.assign(paper=paper, item=item).assign(**{f"{kind}_by": by})
-    if new.duplicated(KEY).any():
-        row, column = new.loc[new.duplicated(KEY), ["row", "column"]].iloc[0]
-        got = f"the cell ({row}, {column}) twice"
-        raise ConfigError(got, "each cell once", "aggregate before recording")
+    new = _as_rows(cells, kind).assign(paper=paper, item=item, **{f"{kind}_by": by})
     with FileLock(figures_dir() / ".ledger.lock"):
         old = _measured()
-        same = (old["paper"] == paper) & (old["item"] == item) & (old[f"{kind}_by"] == by)
-        parts = [part.reindex(columns=COLUMNS).astype(object) for part in (old[~same], new)]
+        of_item = (old["paper"] == paper) & (old["item"] == item)
+        kept = old[~(of_item & (old[f"{kind}_by"] == by))]
+        parts = [part.reindex(columns=COLUMNS).astype(object) for part in (kept, new)]
         return _write(pd.concat(parts, ignore_index=True))
+
+
+def _as_rows(cells: pd.DataFrame, kind: str) -> pd.DataFrame:
+    """Return measured cells in the ledger's columns; ConfigError for cells that cannot be."""
+    lacking = {"row", "column", "value"} - set(cells.columns)
+    if lacking:
+        got = f"cells without {', '.join(sorted(lacking))}"
+        raise ConfigError(got, "columns row, column, value", "rename your columns")
+    rows = cells.reindex(columns=["row", "column", "value", "n", "unscored", "note"])
+    rows = rows.rename(columns={"value": kind}).astype({"row": str, "column": str})
+    twice = rows[rows.duplicated(["row", "column"])]
+    if len(twice):
+        row, column = twice[["row", "column"]].iloc[0]
+        got = f"the cell ({row}, {column}) twice"
+        raise ConfigError(got, "each cell once", "aggregate before recording")
+    return rows
 
 
 def ledger(paper: str | None = None, item: str | None = None) -> pd.DataFrame:
@@ -130,7 +141,9 @@ def ledger(paper: str | None = None, item: str | None = None) -> pd.DataFrame:
     if paper:
         check_known("paper", [paper], PAPERS)
         frame = frame[frame["paper"] == paper]
-    return (frame[frame["item"] == item] if item else frame).reset_index(drop=True)
+    if item:
+        frame = frame[frame["item"] == item]
+    return frame.reset_index(drop=True)
 
 
 def counts(frame: pd.DataFrame) -> pd.DataFrame:
@@ -160,11 +173,12 @@ def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
     frame = ledger(paper, item)
     if frame.empty:
         raise unknown(f"item of {paper}", item, _published_items(paper))
-    for name in ("published", "recorded", "ours"):
-        frame[f"{name} number"] = pd.to_numeric(frame[name], errors="coerce")
-    measured = frame["ours number"].fillna(frame["recorded number"])
+    printed = pd.to_numeric(frame["published"], errors="coerce")
+    recorded = pd.to_numeric(frame["recorded"], errors="coerce")
+    ours = pd.to_numeric(frame["ours"], errors="coerce")
+    difference = ours.fillna(recorded) - printed
     table = frame[["row", "column", "published", "recorded", "ours"]].assign(
-        difference=(measured - frame["published number"]).where(_compares(frame)),
+        difference=difference.where(_compares(frame)),
         n=pd.to_numeric(frame["n"]).astype("Int64"),
         unscored=pd.to_numeric(frame["unscored"]).astype("Int64"),
         by=frame["ours_by"].fillna(frame["recorded_by"]).fillna(""),
@@ -195,29 +209,33 @@ def write_markdown() -> Path:
 
 def summary(paper: str | None = None) -> str:
     """Return a line a paper, or one: its tables that have numbers beside the printed ones."""
+    names = [*PAPERS]
+    if paper:
+        names = [paper]
     lines = []
-    for name in [paper] if paper else PAPERS:
+    for name in names:
         frame = ledger(name).dropna(subset="published")
         frame["measured"] = frame[["recorded", "ours"]].notna().any(axis=1)
         cells = frame.groupby(["item", "row", "column"], sort=False)["measured"].any()
-        words = [
-            f"{item} ({measured.sum()} of {len(measured)} cells)"
-            for item, measured in cells.groupby("item", sort=False)
-            if measured.any()
-        ]
+        words = []
+        for item, measured in cells.groupby("item", sort=False):
+            if measured.any():
+                words.append(f"{item} ({measured.sum()} of {len(measured)} cells)")
         lines.append(f"{name}: {'; '.join(words) or 'nothing measured'}")
     return "\n".join(lines)
 
 
 def _section(paper: str) -> Iterator[str]:
     frame = ledger(paper)
-    totals = counts(frame).sum()
+    totals = [f"{count:,} {kind}" for kind, count in counts(frame).sum().items()]
     yield f"## {PAPERS[paper]}\n"
-    yield "Cells: " + ", ".join(f"{count:,} {kind}" for kind, count in totals.items()) + "."
+    yield f"Cells: {', '.join(totals)}."
     for item, cells in frame.groupby("item", sort=False):
         for kind in ("recorded", "ours"):
             for by, measured in cells.groupby(f"{kind}_by", sort=False):
-                maker = by if by.startswith(IDENTITY) else f"{kind}: {by}"
+                maker = f"{kind}: {by}"
+                if by.startswith(IDENTITY):
+                    maker = by
                 yield f"\n### {item}, {maker}\n"
                 yield from _item_table(measured, kind)
                 yield from _notes(measured)
@@ -231,36 +249,45 @@ def _section(paper: str) -> Iterator[str]:
 def _item_table(cells: pd.DataFrame, kind: str) -> Iterator[str]:
     """One item measured in one way, in the item's own rows and columns."""
     printed = cells["published"].map(_digits)
-    text = printed.where(printed == "", printed + " -> ") + cells[kind].map(_digits)
+    measured = cells[kind].map(_digits)
+    text = measured.where(printed == "", printed + " -> " + measured)
     wide = cells.assign(text=text).pivot(index="row", columns="column", values="text")
     wide = wide.loc[cells["row"].unique(), cells["column"].unique()].fillna("")
-    yield "| | " + " | ".join(map(_digits, wide)) + " |"
+    heads = " | ".join(map(_digits, wide))
+    yield f"| | {heads} |"
     yield "|" + "---|" * (wide.shape[1] + 1)
     for row, *texts in wide.itertuples():
-        yield f"| {_digits(row)} | " + " | ".join(texts) + " |"
+        yield f"| {_digits(row)} | {' | '.join(texts)} |"
 
 
 def _notes(cells: pd.DataFrame) -> Iterator[str]:
     """Say of how many questions cells are, and what their notes say."""
     notes = cells["note"].dropna().astype(str).unique().tolist()
     n = pd.to_numeric(cells["n"], errors="coerce")
-    unscored = pd.to_numeric(cells["unscored"], errors="coerce").max()
     if n.notna().any():
-        counted = f"n = {n.min():.0f}"
-        if n.nunique() > 1:
-            counted += f" to {n.max():.0f}"
-        counted += f", up to {unscored:.0f} unscored" if unscored > 0 else ", none unscored"
-        notes.insert(0, counted)
+        notes.insert(0, _counted(n, cells))
     if notes:
         yield "\n" + "; ".join(notes) + "."
+
+
+def _counted(n: pd.Series, cells: pd.DataFrame) -> str:
+    words = f"n = {n.min():.0f}"
+    if n.nunique() > 1:
+        words += f" to {n.max():.0f}"
+    unscored = pd.to_numeric(cells["unscored"], errors="coerce").max()
+    if unscored > 0:
+        return f"{words}, up to {unscored:.0f} unscored"
+    return f"{words}, none unscored"
 
 
 def _digits(value: object) -> str:
     if value is None or value is pd.NA or value != value:
         return ""
-    if isinstance(value, float):
-        return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    return str(value).replace("|", r"\|")
+    if not isinstance(value, float):
+        return str(value).replace("|", r"\|")
+    if abs(value) >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.3g}"
 
 
 def _measured() -> pd.DataFrame:
@@ -268,13 +295,15 @@ def _measured() -> pd.DataFrame:
     with the checkout.
     """
     path = figures_dir() / "ledger.csv"
-    if not path.is_file() and not os.environ.get("RAGBENCH_FIGURES", "").strip():
+    own_folder = os.environ.get("RAGBENCH_FIGURES", "").strip()
+    if not path.is_file() and not own_folder:
         path = project_root() / "figures" / "ledger.csv"
     if not path.is_file():
         return pd.DataFrame(columns=COLUMNS, dtype=object)
-    text = dict.fromkeys(set(COLUMNS) - {"published", "recorded", "ours", "n", "unscored"}, str)
-    frame = pd.read_csv(path, dtype=text).reindex(columns=COLUMNS)
-    return frame[frame["ours_by"].notna() | frame["recorded_by"].notna()]
+    numbers = {"published", "recorded", "ours", "n", "unscored"}
+    texts = dict.fromkeys(set(COLUMNS) - numbers, str)
+    frame = pd.read_csv(path, dtype=texts).reindex(columns=COLUMNS)
+    return frame.dropna(subset=["ours_by", "recorded_by"], how="all")
 
 
 @functools.cache
@@ -282,34 +311,29 @@ def _every_published() -> pd.DataFrame:
     """Return all published cells with the columns `KEY`, published, and cell, their place in the
     papers' order.
     """
-    cells = [
-        published(paper, item)
-        .rename(columns={"value": "published"})
-        .assign(paper=paper, item=item)
-        .astype(object)
-        for paper in PAPERS
-        for item in _published_items(paper)
-    ]
-    table = pd.concat(cells, ignore_index=True)[[*KEY, "published"]]
+    parts = []
+    for paper in PAPERS:
+        for item in _published_items(paper):
+            cells = published(paper, item).rename(columns={"value": "published"})
+            parts.append(cells.assign(paper=paper, item=item).astype(object))
+    table = pd.concat(parts, ignore_index=True)[[*KEY, "published"]]
     return table.assign(cell=range(len(table)))
 
 
 def _join(measured: pd.DataFrame) -> pd.DataFrame:
     """Put every published cell beside its measurements, in the papers' order."""
     frame = _every_published().merge(measured.drop(columns="published"), on=KEY, how="outer")
-    by_paper = frame["paper"].map({name: i for i, name in enumerate(PAPERS)})
-    by_item = frame.groupby(["paper", "item"])["cell"].transform("min")
-    frame = frame.assign(by_paper=by_paper, by_item=by_item).sort_values(
-        ["by_paper", "by_item", "item", "cell", "ours_by", "recorded_by"],
-        kind="stable",
-        na_position="last",
-    )
+    frame["by_paper"] = frame["paper"].map({name: i for i, name in enumerate(PAPERS)})
+    frame["by_item"] = frame.groupby(["paper", "item"])["cell"].transform("min")
+    order = ["by_paper", "by_item", "item", "cell", "ours_by", "recorded_by"]
+    frame = frame.sort_values(order, kind="stable", na_position="last")
     return frame.reindex(columns=COLUMNS).reset_index(drop=True)
 
 
 def _write(measured: pd.DataFrame) -> Path:
     path = figures_dir() / "ledger.csv"
     frame = _join(measured)
-    counts = {name: pd.to_numeric(frame[name]).astype("Int64") for name in ("n", "unscored")}
-    frame.assign(**counts).to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+    for name in ("n", "unscored"):
+        frame[name] = pd.to_numeric(frame[name]).astype("Int64")
+    frame.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
     return path

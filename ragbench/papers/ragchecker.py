@@ -50,6 +50,11 @@ class Setting:
         """Name of its chunker in the grid."""
         return f"{self.size} tokens, overlap {self.overlap:g}"
 
+    @property
+    def windows(self) -> partial:
+        """Its chunker; within a word where a size falls."""
+        return partial(token_chunks, size=self.size, overlap=self.overlap, words=False)
+
 
 DEFAULT = Setting()
 
@@ -75,15 +80,15 @@ def grid(
         raise ConfigError(
             "no settings", "at least one", "leave settings out for the paper's default"
         )
-    wanted = {(s.chunker, s.k, s.prompt) for s in settings}
-    models = [label for label, generator in (generators or {}).items() if is_model(generator)]
+    wanted = {(setting.chunker, setting.k, setting.prompt) for setting in settings}
+    models = _chat_models(generators)
     return Experiment(
         name,
         data={data.name: data},
-        chunker={s.chunker: _windows(s.size, s.overlap) for s in settings},
+        chunker={setting.chunker: setting.windows for setting in settings},
         retriever=retrievers,
-        k=sorted({s.k for s in settings}),
-        N=max(s.k * s.size for s in settings),
+        k=sorted({setting.k for setting in settings}),
+        N=max(setting.k * setting.size for setting in settings),
         generator=generators,
         prompts={label: PROMPTS[_prompt(label)] for label in models},
         keep=lambda cell: (cell.chunker, cell.k, _prompt(cell.generator)) in wanted,
@@ -91,13 +96,14 @@ def grid(
     )
 
 
-def _windows(size: int, overlap: float) -> partial:
-    """Return a chunker of one size and overlap, within a word where a size falls."""
-    return partial(token_chunks, size=size, overlap=overlap, words=False)
+def _chat_models(generators: Mapping[str, Any] | None) -> list[str]:
+    return [name for name, generator in (generators or {}).items() if is_model(generator)]
 
 
 def _prompt(generator: str) -> str:
-    return generator if generator in PROMPTS else DEFAULT.prompt
+    if generator in PROMPTS:
+        return generator
+    return DEFAULT.prompt
 
 
 CLAPNQ_SEED = 20261126  # of the order of its questions; drawn before any was asked
@@ -125,7 +131,6 @@ def clapnq_grid(generator: Any = None, questions: int = 50, **options: Any) -> E
     """
     size = 300
     k = 5
-    models = [name for name, value in (generator or {}).items() if is_model(value)]
     return Experiment(
         "ragchecker-clapnq",
         data={"clapnq": _clapnq_sample(questions)},
@@ -134,7 +139,7 @@ def clapnq_grid(generator: Any = None, questions: int = 50, **options: Any) -> E
         k=(k,),
         N=2 * k * size,  # more tokens than the chunks have: nothing is cut off
         generator=generator,
-        prompts=dict.fromkeys(models, PROMPTS["default"]),
+        prompts=dict.fromkeys(_chat_models(generator), PROMPTS["default"]),
         **options,
     )
 
@@ -154,10 +159,12 @@ def results(experiment: Experiment, rows: pd.DataFrame) -> list[RagResult]:
     """
     (data,) = experiment.data.values()
     done = rows[rows["status"] == "ok"]
-    named = zip(done.to_dict("records"), row_ids(done), _chunks_of(experiment, done), strict=True)
     questions = questions_of([*done.itertuples()], data.questions)
+    chunks_of = _chunks_of(experiment, done)
     rag_results = []
-    for (row, row_id, chunks), question in zip(named, questions, strict=True):
+    for row, row_id, question, chunks in zip(
+        done.to_dict("records"), row_ids(done), questions, chunks_of, strict=True
+    ):
         claims = question.meta.get("claims")
         if claims is not None:
             claims = tuple(claim["text"] for claim in claims)
@@ -179,16 +186,16 @@ def _chunks_of(experiment: Experiment, rows: pd.DataFrame) -> list[tuple[Retriev
     """Return the retrieved chunks of every row; DataError where a row is of other data."""
     (data,) = experiment.data.values()
     questions = {question.id for question in data.questions}
-    chunks = {
-        (name, chunk.id): RetrievedText(text=chunk.text, doc_id=chunk.doc_id)
-        for name, cut in experiment.chunker.items()
-        for chunk in cut(data.documents)
-    }
+    chunks: dict[str, dict[str, RetrievedText]] = {}
+    for chunker, cut in experiment.chunker.items():
+        chunks[chunker] = {}
+        for chunk in cut(data.documents):
+            chunks[chunker][chunk.id] = RetrievedText(text=chunk.text, doc_id=chunk.doc_id)
     retrieved = []
     for row in rows.itertuples():
-        names = [(row.chunker, hit) for hit in row.hits]
-        if row.question_id not in questions or not chunks.keys() >= {*names}:
+        cut_alike = chunks[row.chunker]
+        if row.question_id not in questions or not cut_alike.keys() >= {*row.hits}:
             got = f"rows about {row.question_id!r} with the hits {', '.join(row.hits)}"
             raise DataError(got, f"questions and chunks of {data!r}", "load the same data")
-        retrieved.append(tuple(chunks[name] for name in names))
+        retrieved.append(tuple(cut_alike[hit] for hit in row.hits))
     return retrieved

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -58,10 +57,7 @@ class RecordedSubQuestions:
         if question not in recorded:
             raise ConfigError(
                 f"MLQ has no recorded sub-questions for {question!r}",
-                (
-                    "a question of MiniHop or of HotpotQA's subset, or a model that writes "
-                    "sub-questions"
-                ),
+                "a question of MiniHop or of HotpotQA's subset, or a model that writes them",
                 "pass decompose=rb.retrieval.llm_decomposer(model), or leave MLQ out",
             )
         return list(recorded[question]["sub_questions"])
@@ -79,11 +75,14 @@ class RecordedSubQuestions:
 @functools.cache
 def _sub_questions() -> dict[str, dict[str, Any]]:
     """Return the recorded rows by the question's text."""
-    files = [
+    recorded = {}
+    for file in (
         packaged_data("minihop", "sub_questions.jsonl"),
         packaged_data("hotpotqa", "sub_questions.jsonl.gz"),
-    ]
-    return {row["question"]: row for file in files for _, row in read_jsonl(file)}
+    ):
+        for _, row in read_jsonl(file):
+            recorded[row["question"]] = row
+    return recorded
 
 
 def retrievers(
@@ -99,60 +98,56 @@ def retrievers(
 
     build = {}
     for name, settings in SETTINGS.items():
-        more = {} if name == "BM25" else {"embedder": embedder}
+        options = {**settings}
+        if name != "BM25":
+            options["embedder"] = embedder
         if name == "MLQ":
-            more["decompose"] = decompose or RecordedSubQuestions()
-        build[name] = partial(make_retriever, name, **settings, **more)
+            options["decompose"] = decompose or RecordedSubQuestions()
+        build[name] = partial(make_retriever, name, **options)
     return build
 
 
-@dataclass(frozen=True, slots=True)
 class Models:
-    """The models of a run of the thesis, and the cassette (or None) that they use."""
+    """The models of a live run of the thesis, and the cassette (or None) that they use.
 
-    decompose: Any  # question -> sub-questions, for MLQ
-    generator: Any
-    judge: Any
-    recording: Any
+    ``model``, such as ``"ollama:llama3:8b"`` or ``{"use": "ollama:llama3:8b", "num_predict":
+    200}``, decomposes MLQ's questions and answers; ``judge`` (the thesis: GPT-4o) grades, by
+    default the same one. ``recording``: a file that records the calls. ``options``: of
+    `ragbench.llm.chat_model`.
+
+    Source: thesis §2.5.3 (MLQ asks a language model for its queries), §2.4 (answers and grades).
+    """
+
+    def __init__(
+        self,
+        model: str | Mapping[str, Any],
+        judge: str | Mapping[str, Any] | None = None,
+        recording: Any = None,
+        **options: Any,
+    ) -> None:
+        from ragbench.llm import Cassette, chat_model
+        from ragbench.retrieval import llm_decomposer
+
+        self.recording = None
+        if recording is not None:
+            self.recording = Cassette(recording)
+        self.generator = chat_model(model, **options)
+        self.judge = chat_model(judge or model, **options)
+        self.decompose = llm_decomposer(self.generator, cassette=self.recording)
 
     @property
     def names(self) -> dict[str, str]:
         """The models by part: the names that stand in rows and in the ledger."""
         from ragbench.llm import model_name
 
-        parts = {
-            "decomposer": self.decompose.model,
-            "generator": self.generator,
-            "judge": self.judge,
+        return {
+            "decomposer": model_name(self.decompose.model),
+            "generator": model_name(self.generator),
+            "judge": model_name(self.judge),
         }
-        return {part: model_name(model) for part, model in parts.items()}
 
     def __str__(self) -> str:
         return ", ".join(f"{part} {name}" for part, name in self.names.items())
-
-
-def models(
-    model: str | Mapping[str, Any],
-    judge_model: str | Mapping[str, Any] | None = None,
-    recording: Any = None,
-    **options: Any,
-) -> Models:
-    """Return the models of a live run.
-
-    ``model``, such as ``"ollama:llama3:8b"`` or ``{"use": "ollama:llama3:8b", "num_predict":
-    200}``, decomposes MLQ's questions and answers; ``judge_model`` (the thesis: GPT-4o) grades, by
-    default the same one. ``recording``: a file that records the calls. ``options``: of
-    `ragbench.llm.chat_model`.
-
-    Source: thesis §2.5.3 (MLQ asks a language model for its queries), §2.4 (answers and grades).
-    """
-    from ragbench.llm import Cassette, chat_model
-    from ragbench.retrieval import llm_decomposer
-
-    tape = None if recording is None else Cassette(recording)
-    generator = chat_model(model, **options)
-    judge = chat_model(judge_model or model, **options)
-    return Models(llm_decomposer(generator, cassette=tape), generator, judge, tape)
 
 
 def experiment(
@@ -162,7 +157,7 @@ def experiment(
 
     "Table 3.1" is retrieval only, "Table 3.2" BM25 at eleven budgets, "Table 3.3" six systems
     (Figures 3.1 and 3.2 count its rows too); N = 0 asks without documents, as "LLM only". Without
-    ``models``, from `models`, it is retrieval only and needs no model. ``options`` are for
+    ``models`` it is retrieval only and needs no model. ``options`` are for
     `Experiment`, in place of what the table sets.
 
     Source: thesis §2.4, §2.5.3, §3.1, §3.2.

@@ -84,7 +84,7 @@ def minihop(n):
 
 def test_the_thesis_path_sends_the_prompts_of_figures_2_4_and_2_5_at_temperature_0(server):
     data = minihop(2)
-    rows = thesis.experiment("Table 3.2", data, thesis.models(MODEL), N=(0, 100)).run(
+    rows = thesis.experiment("Table 3.2", data, thesis.Models(MODEL), N=(0, 100)).run(
         progress=False
     )
     assert rows["grade"].notna().all()

@@ -198,7 +198,7 @@ def test_one_name_makes_decomposer_generator_and_judge_and_the_rows_name_them(
 ):
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
     with FakeOllama(reply=towns_model) as server:
-        who = thesis.models(MODEL, recording=tmp_path / "c.sqlite", host=server.url)
+        who = thesis.Models(MODEL, recording=tmp_path / "c.sqlite", host=server.url)
         rows = thesis.experiment("Table 3.3", TOWNS, who).run(progress=False)
         asked = [call.prompt for call in server.calls]
         decomposition = load_prompt("multiquery_decomposition")
@@ -225,7 +225,7 @@ def test_one_name_makes_decomposer_generator_and_judge_and_the_rows_name_them(
 
 
 def test_another_judge_can_be_named():
-    mixed = thesis.models(MODEL, "ollama:llama3:70b")
+    mixed = thesis.Models(MODEL, "ollama:llama3:70b")
     assert mixed.names == {"decomposer": MODEL, "generator": MODEL, "judge": "ollama:llama3:70b"}
     assert mixed.recording is None
 
@@ -288,7 +288,7 @@ def test_the_thesiss_own_answers_agree_with_k_and_not_with_h(data_mirror):
 def test_the_run_of_table_3_3_is_graded_once_and_read_back_unchanged(tmp_path, monkeypatch):
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
     with FakeOllama(reply=towns_model) as server:
-        who = thesis.models(MODEL, recording=tmp_path / "c.sqlite", host=server.url)
+        who = thesis.Models(MODEL, recording=tmp_path / "c.sqlite", host=server.url)
         first = thesis.experiment("Table 3.3", TOWNS, who).run(progress=False)
         made = len(server.calls)
         # decompositions, six answers a question but for one prompt that comes twice, gradings
@@ -300,5 +300,5 @@ def test_the_run_of_table_3_3_is_graded_once_and_read_back_unchanged(tmp_path, m
     # Other questions or another judge are another run.
     fewer = Dataset("towns", QUESTIONS[:1], TOWNS.documents)
     with FakeOllama(reply=towns_model) as server:
-        who = thesis.models(MODEL, recording=tmp_path / "d.sqlite", host=server.url)
+        who = thesis.Models(MODEL, recording=tmp_path / "d.sqlite", host=server.url)
         assert len(thesis.experiment("Table 3.3", fewer, who).run(progress=False)) == 6
