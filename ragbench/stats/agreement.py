@@ -52,12 +52,12 @@ def kappa(
     """
     check_known("weights", [weights or "quadratic"], ["quadratic"])
     same_length(a=a, b=b)
-    pairs = pd.DataFrame({"a": np.asarray(a, object), "b": np.asarray(b, object)})
-    present = pairs.notna().all(axis=1).to_numpy()
-    pairs = pairs[present]
-    missing = present.size - len(pairs)
+    items = pd.DataFrame({"a": np.asarray(a, object), "b": np.asarray(b, object)})
+    pairs = items.dropna()
+    missing = len(items) - len(pairs)
     if pairs.empty:
         return Interval.without_bounds(float("nan"), 0, missing)
+    present = items.index.isin(pairs.index)
     names = pd.factorize(pairs.stack(), sort=True)[1] if labels is None else list(labels)
     index = group_index(groups, present.size, present)
     counts = _tables(pairs, names, index)
@@ -67,8 +67,8 @@ def kappa(
     interval = Interval.without_bounds(estimate, len(pairs), missing, clusters)
     if len(counts) < 2 or not resamples or np.isnan(estimate):
         return interval
-    draws = _kappas(_weighted_tables(counts, resamples, seed), cost)
-    low, high = percentiles(draws)
+    tables = _weighted_tables(counts, resamples, seed)
+    low, high = percentiles(_kappas(tables, cost))
     return replace(interval, low=min(low, estimate), high=max(high, estimate), method=BAYESIAN)
 
 
@@ -76,15 +76,14 @@ def _costs(names: Sequence[Any], weights: str | None, *, ordered: bool) -> np.nd
     """What each pair of labels counts as disagreement: 1 unless equal, or distance squared."""
     if weights is None:
         return 1 - np.eye(len(names))
-    places = np.arange(len(names), dtype=float)
-    if not ordered:
-        try:
-            places = np.array(names, dtype=float)
-        except ValueError:
-            got = f"weights={weights!r} for labels without a given order: {list(names)}"
-            do = "pass labels=('low', 'mid', 'high')"
-            raise ConfigError(got, "their order, from least to most", do) from None
-    return np.subtract.outer(places, places) ** 2
+    places = range(len(names)) if ordered else names
+    try:
+        numbers = np.array(places, dtype=float)
+    except ValueError:
+        got = f"weights={weights!r} for labels without a given order: {list(names)}"
+        do = "pass labels=('low', 'mid', 'high')"
+        raise ConfigError(got, "their order, from least to most", do) from None
+    return np.subtract.outer(numbers, numbers) ** 2
 
 
 def _tables(pairs: pd.DataFrame, names: Sequence[Any], index: np.ndarray) -> np.ndarray:

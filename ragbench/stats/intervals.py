@@ -199,31 +199,35 @@ def _interval(
         estimate = float(statistic(kept))
     clusters = None if groups is None else index
     interval = Interval.without_bounds(estimate, kept.size, values.size - kept.size, clusters)
-    sizes = np.bincount(index)
-    if not resamples or sizes.size < 2:
+    if not resamples or np.bincount(index).size < 2:
         return interval
-    if statistic is np.mean and share:
-        method = EXACT
-        low, high = _exact_bounds(kept, index)
-    elif (kept == kept[0]).all():
+    of_mean = statistic is np.mean
+    if (kept == kept[0]).all() and not (of_mean and share):
         return interval
-    elif statistic is np.mean and _effective_number(sizes) < _FEW:
-        method = T
-        low, high = _t_bounds(kept, index)
-        if fractions:
-            low = max(low, 0.0)
-            high = min(high, 1.0)
-    elif statistic is np.mean:
-        method = BOOTSTRAP
-        low, high = percentiles(_resampled_means(kept, index, resamples, seed))
+    if of_mean:
+        low, high, method = _mean_bounds(kept, index, share, resamples, seed)
     else:
-        method = BOOTSTRAP
         low, high = resampled_bounds(lambda i: statistic(kept[i]), index, resamples, seed)
+        method = BOOTSTRAP
     if np.isnan(low):
         return interval
+    if method == T and fractions:
+        low = max(low, 0.0)
+        high = min(high, 1.0)
     if interval.clusters not in (0, interval.n):
         method = _OVER_CLUSTERS[method]
     return replace(interval, low=low, high=high, method=method)
+
+
+def _mean_bounds(
+    values: np.ndarray, index: np.ndarray, share: bool, resamples: int, seed: Seed
+) -> tuple[float, float, str]:
+    if share:
+        return *_exact_bounds(values, index), EXACT
+    if _effective_number(np.bincount(index)) < _FEW:
+        return *_t_bounds(values, index), T
+    means = _resampled_means(values, index, resamples, seed)
+    return *percentiles(means), BOOTSTRAP
 
 
 def _exact_bounds(values: np.ndarray, index: np.ndarray) -> tuple[float, float]:

@@ -73,17 +73,17 @@ def paired_permutation_test(
     missing = present.size - n
     if not n:
         return PermutationTest(float("nan"), float("nan"), 0, missing, 0, False)
-    difference = float(differences.mean())
     sums = np.bincount(index, differences)
-    if sums.size <= _EXACT:
-        patterns = 2**sums.size
-        p_value = _as_far(sums, _every_pattern(sums.size)) / patterns
-        return PermutationTest(difference, p_value, n, missing, patterns, True)
-    hits = 0
-    for flips in _random_patterns(sums.size, resamples, seed):
-        hits += _as_far(sums, flips)
-    p_value = (hits + 1) / (resamples + 1)
-    return PermutationTest(difference, p_value, n, missing, resamples, False)
+    difference = float(differences.mean())
+    exact = sums.size <= _EXACT
+    if exact:
+        resamples = 2**sums.size
+        p_value = _as_far(sums, _every_pattern(sums.size)) / resamples
+    else:
+        blocks = _random_patterns(sums.size, resamples, seed)
+        hits = sum(_as_far(sums, flips) for flips in blocks)
+        p_value = (hits + 1) / (resamples + 1)
+    return PermutationTest(difference, p_value, n, missing, resamples, exact)
 
 
 def _every_pattern(size: int) -> np.ndarray:
@@ -209,13 +209,12 @@ def power_analysis(
         differences = np.subtract(*as_paired(a=a, b=b))
     present = ~np.isnan(differences)
     index = group_index(cluster, present.size, present)
-    sizes = np.bincount(index)
-    means = np.bincount(index, differences[present]) / sizes
-    n = sizes.size
+    means = np.bincount(index, differences[present]) / np.bincount(index)
+    n = means.size
     sd = _spread(means)
     return PowerAnalysis(
         n=n,
-        n_missing=int((~present).sum()),
+        n_missing=int(np.isnan(differences).sum()),
         difference=float(difference),
         sd=sd,
         power=_power(n, difference, sd, alpha),

@@ -61,10 +61,8 @@ def ppi_mean(
     Source: Angelopoulos et al. (2023), prediction-powered inference; tuned: PPI++ (2023). ARES uses
     it with 150 to 300 human labels (thesis §1.2).
     """
-    y, judged = as_paired(labelled=labelled, judged_labelled=judged_labelled)
-    both = ~np.isnan(y + judged)
-    y = y[both]
-    judged = judged[both]
+    pairs = np.array(as_paired(labelled=labelled, judged_labelled=judged_labelled))
+    y, judged = pairs[:, ~np.isnan(pairs).any(axis=0)]
     rest = as_floats(judged_unlabelled, "judged_unlabelled")
     rest = rest[~np.isnan(rest)]
     n = y.size
@@ -181,6 +179,11 @@ class _Sample:
     def factor(self) -> np.ndarray:
         """Of the variance within a stratum, in that of the sum: N_h^2 (1 - n_h / N_h) / n_h."""
         return self.N_h**2 * (1 - self.n_h / self.N_h) / self.n_h
+
+    @property
+    def scale(self) -> np.ndarray:
+        """Of a stratum's spread, in that of the share: W_h^2 (1 - n_h / N_h), W_h = N_h / N."""
+        return self.n_h * self.factor / self.N_h.sum() ** 2
 
     @property
     def rarer(self) -> np.ndarray:
@@ -366,20 +369,17 @@ def _joined_jeffreys(sample: _Sample, p: np.ndarray, variance: np.ndarray) -> _B
     """A share of these items: Jeffreys' bounds of its strata, joined.
 
         low = p - sqrt(gain * sum over strata of scale_h (p_h - low_h)^2 + added), high alike
-        scale_h = W_h^2 (1 - n_h / N_h) = n_h factor_h / N^2
         binomial = sum over strata of scale_h p_h (1 - p_h) / (n_h - 1)
         added = z^2 (variance - binomial) where the judge makes the variance more
 
-    W_h = N_h / N; low_h, high_h by `_jeffreys`; gain, where the judge makes the variance less, by
-    `_gain`.
+    low_h, high_h by `_jeffreys`; gain, where the judge makes the variance less, by `_gain`.
 
     Source: Zou & Donner (2008) for joining.
     """
     n_h = sample.n_h
     p_h = sample.mean_h(sample.y)
     low_h, high_h = _jeffreys(p_h, n_h)
-    N = sample.N_h.sum()
-    scale_h = n_h * sample.factor / N**2
+    scale_h = sample.scale
     binomial_h = scale_h * p_h * (1 - p_h) / np.maximum(n_h - 1, 1)
     binomial = binomial_h.sum(axis=0)
     gain = _gain(variance, binomial, sample.rarer)
@@ -428,14 +428,19 @@ def _bounds_of_like(sample: _Sample, p: np.ndarray, w: float, cluster: np.ndarra
         half = t * np.sqrt(np.where(variance > 0, variance, np.nan))
         return p - half, p + half, T_CLUSTERS
     n = sample.labelled.sum()
-    stands_for = sample.inverse_pi[sample.labelled, 0]  # items, by label
-    sizes = np.bincount(cluster[sample.labelled], stands_for)
-    options = {"sizes": sizes[sizes > 0], "clusters": C}
+    options = {"sizes": _label_mass(sample, cluster), "clusters": C}
     bounds = []
     for share, spread, rarer in zip(np.clip(p, 0, 1), variance, sample.rarer, strict=True):
         bounds.append(share_bounds(share, n, variance=spread, rarer=rarer, **options))
     low, high = np.array(bounds).T
     return low, high, EXACT_CLUSTERS
+
+
+def _label_mass(sample: _Sample, cluster: np.ndarray) -> np.ndarray:
+    """Items that the labels of each cluster stand for, of the clusters with labels."""
+    stands_for = sample.inverse_pi[sample.labelled, 0]
+    mass = np.bincount(cluster[sample.labelled], stands_for)
+    return mass[mass > 0]
 
 
 def _jackknife_variance(sample: _Sample, w: float, cluster: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ in pairs.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -63,19 +63,26 @@ def grade_numbers(grades: Any, scale: Iterable[int] = range(1, 6)) -> np.ndarray
 
     Grades may be text, as of a table: "5" and "5.0" are 5.
     """
-    numbers = pd.to_numeric(pd.Series(list(grades), dtype=object), errors="coerce")
-    numbers = numbers.to_numpy(float, na_value=np.nan)
-    return np.where(np.isin(numbers, list(scale)), numbers, np.nan)
+    values = pd.Series(list(grades), dtype=object)
+    numbers = pd.to_numeric(values, errors="coerce").to_numpy(float)
+    of_scale = np.isin(numbers, list(scale))
+    return np.where(of_scale, numbers, np.nan)
 
 
 def rows_by_scale(rows: pd.DataFrame) -> list[tuple[Mapping[int, str], np.ndarray]]:
     """Return the scales of a run's judges, and which rows each has: ``judge_scale``, else the
     thesis's five grades.
     """
-    scales = rows.get("judge_scale", pd.Series(None, rows.index, dtype=object))
-    named = [str(scale) if isinstance(scale, Mapping) else "" for scale in scales]
-    own = dict(zip(named, scales, strict=True)) | {"": GRADES}
-    return [(own[name], np.array(named) == name) for name in dict.fromkeys(named)]
+    scale_of: dict[str, Mapping[int, str]] = {"": GRADES}
+    names = []
+    for scale in rows.get("judge_scale", [None] * len(rows)):
+        name = ""
+        if isinstance(scale, Mapping):
+            name = str(scale)
+            scale_of[name] = scale
+        names.append(name)
+    of_row = np.array(names)
+    return [(scale_of[name], of_row == name) for name in dict.fromkeys(names)]
 
 
 def fully_right(grades: Any, scale: Iterable[int] = range(1, 6)) -> np.ndarray:
@@ -92,7 +99,9 @@ def fully_right(grades: Any, scale: Iterable[int] = range(1, 6)) -> np.ndarray:
             right[places] = fully_right(grades["grade"][places], own)
         return right
     numbers = grade_numbers(grades, scale)
-    return np.where(np.isnan(numbers), np.nan, numbers == max(scale))
+    right = (numbers == max(scale)).astype(float)
+    right[np.isnan(numbers)] = np.nan
+    return right
 
 
 def means(
@@ -124,32 +133,44 @@ def means(
     columns = _several(measures)
     rows = with_measures(rows.reset_index(drop=True), columns)
     check_known("column", [*by, *columns], rows.columns)
-    cluster = _together(rows, groups)
-    options = {"resamples": resamples, "seed": seed}
     shares = {name: name in YES_OR_NO or is_share(rows[name]) for name in columns}
+    cluster = _together(rows, groups)
+    labels = None
     intervals: dict[tuple, Interval] = {}
     for key, part in _parts(rows, by):
-        labels = None if cluster is None else cluster[part.index]
+        if cluster is not None:
+            labels = cluster[part.index]
         for name in columns:
-            share = shares[name]
-            intervals[*key, name] = bootstrap_ci(part[name], groups=labels, share=share, **options)
-    bounds = pd.DataFrame(intervals.values())[[*_INTERVAL]].rename(columns=_INTERVAL)
-    table = pd.DataFrame(list(intervals), columns=[*by, "metric"]).join(bounds)
+            options = {"share": shares[name], "resamples": resamples, "seed": seed}
+            intervals[*key, name] = bootstrap_ci(part[name], groups=labels, **options)
+    table = _interval_table(intervals, [*by, "metric"])
     if groups in (QUESTIONS, None) and table["clusters"].isin([0, *table["n"]]).all():
         table = table.drop(columns=["clusters", "effective"])  # each question once
     if isinstance(measures, str):
         table = table.drop(columns="metric")
-    table.attrs["intervals"] = sorted({interval.method for interval in intervals.values()} - {""})
+    return table
+
+
+def _interval_table(intervals: Mapping[tuple, Interval], names: Sequence[str]) -> pd.DataFrame:
+    """Return a row per interval, with columns for the parts of its key; its kinds in ``attrs``."""
+    keys = pd.DataFrame(list(intervals), columns=names)
+    numbers = pd.DataFrame(intervals.values())
+    table = keys.join(numbers[[*_INTERVAL]].rename(columns=_INTERVAL))
+    table.attrs["intervals"] = sorted(set(numbers["method"]) - {""})
     return table
 
 
 def _several(columns: str | Sequence[str]) -> list[str]:
-    return [columns] if isinstance(columns, str) else list(columns)
+    if isinstance(columns, str):
+        return [columns]
+    return list(columns)
 
 
 def _parts(rows: pd.DataFrame, by: list[str]) -> Iterable[tuple[tuple, pd.DataFrame]]:
     """Return the groups of rows, by the values of columns; all rows where there are none."""
-    return rows.groupby(by, sort=False, dropna=False) if by else [((), rows)]
+    if not by:
+        return [((), rows)]
+    return rows.groupby(by, sort=False, dropna=False)
 
 
 def with_measures(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
@@ -172,12 +193,15 @@ def _together(rows: pd.DataFrame, groups: str | None) -> pd.Series | None:
     if groups != QUESTIONS:
         check_known("column", [groups], rows.columns)
         return rows[groups]
-    named = [name for name in ("question_id", "question") if name in rows][:1]
-    if not named:
+    if "question_id" in rows:
+        columns = ["question_id"]
+    elif "question" in rows:
+        columns = ["question"]
+    else:
         return None
     if "data" in rows:
-        named = ["data", *named]
-    return rows.groupby(named, sort=False).ngroup().replace(-1, np.nan)
+        columns = ["data", *columns]
+    return rows.groupby(columns, sort=False).ngroup().replace(-1, np.nan)
 
 
 def compare(
@@ -210,12 +234,13 @@ def compare(
         do = "compare one measure at a time, or several by rb.compare_scores(table, columns)"
         raise ConfigError(f"measure is {measure!r}", "the name of one column", do)
     by = _several(by)
-    columns = _several(system)
+    names = _several(system)
     rows = with_measures(rows, [measure])
-    check_known("column", [*by, *columns, measure, "question_id"], rows.columns)
-    system = ", ".join(columns)
-    if len(columns) > 1:
-        rows = rows.assign(**{system: rows[columns].astype(str).agg(", ".join, axis=1)})
+    check_known("column", [*by, *names, measure, "question_id"], rows.columns)
+    system = ", ".join(names)
+    if len(names) > 1:
+        joined = rows[names].astype(str).agg(", ".join, axis=1)
+        rows = rows.assign(**{system: joined})
     check_known("system", itertools.chain(*(pairs or ())), rows[system].unique())
     scores = {}
     groups = {}
@@ -270,28 +295,31 @@ def known_clusters(rows: pd.DataFrame, cluster: str | None = KNOWN) -> pd.Series
     questions = rows.groupby("question_id", sort=False)
     if cluster != KNOWN:
         check_known("column", [cluster], rows.columns)
-        several = questions[cluster].nunique().loc[lambda count: count > 1]
-        if len(several):
-            question = str(several.index[0])
-            got = f"question {question!r} has {several.iloc[0]} values in the column {cluster!r}"
+        values = questions[cluster].nunique()
+        if (values > 1).any():
+            question = values.index[values > 1][0]
+            count = values[question]
+            got = f"question {str(question)!r} has {count} values in the column {cluster!r}"
             do = "name a column such as topic, or add one"
             raise DataError(got, "one value for all rows of a question", do)
         return questions[cluster].first()
-    candidates = [
-        questions[name].first()
-        for name in KNOWN_CLUSTERS
-        if name in rows and questions[name].nunique().max() == 1
-    ]
-    if "relevant" in rows:
-        documents = {
-            question: names if isinstance(names, list | dict) else []
-            for question, names in questions["relevant"].first().items()
-        }
-        candidates.append(pd.Series(linked_questions(documents)))
-    for clusters in candidates:
+    for clusters in _candidates(questions):
         if 1 < clusters.nunique() < clusters.count():
             return clusters
     return None
+
+
+def _candidates(questions: Any) -> Iterator[pd.Series]:
+    """Yield the cluster of each question by the columns that may say it, the best first."""
+    columns = questions.obj.columns
+    for name in KNOWN_CLUSTERS:
+        if name in columns and questions[name].nunique().max() == 1:
+            yield questions[name].first()
+    if "relevant" in columns:
+        documents = {}
+        for question, names in questions["relevant"].first().items():
+            documents[question] = names if isinstance(names, list | dict) else []
+        yield pd.Series(linked_questions(documents))
 
 
 def compare_pairs(
@@ -324,20 +352,20 @@ def compare_pairs(
     ``difference`` so; NaN without one). With ``groups`` needed counts clusters, and the table ends
     with clusters (their number) and effective (see `Interval`).
     """
-    groups = groups or {}
     pairs = {key: as_paired(a=a, b=b) for key, (a, b) in scores.items()}
     tests = sum(not np.isnan(a - b).all() for a, b in pairs.values())
     options = {"alpha": 0.05 / max(tests, 1), "resamples": resamples, "seed": seed}
+    columns = [*names, *_COMPARED]
+    if groups:
+        columns += ["clusters", "effective"]
     rows = []
-    methods = set()
     for key, (a, b) in pairs.items():
-        compared = _compared(a, b, groups.get(key), difference, **options)
-        methods.add(compared.pop("method"))
-        rows.append(compared | dict(zip(names, key, strict=True)))
-    counts = ("clusters", "effective") if groups else ()
-    table = pd.DataFrame(rows, columns=[*names, *_COMPARED, *counts])
+        labels = (groups or {}).get(key)
+        compared = _compared(a, b, labels, difference, **options)
+        rows.append(dict(zip(names, key, strict=True)) | compared)
+    table = pd.DataFrame(rows, columns=[*columns, "method"])
     table["p_holm"] = holm(table["p"])
-    table.attrs["intervals"] = sorted(methods - {""})
+    table.attrs["intervals"] = sorted(set(table.pop("method")) - {""})
     return table
 
 
@@ -358,11 +386,12 @@ def _compared(
     test = paired_permutation_test(a, b, cluster=labels, seed=seed)
     plan = power_analysis(a, b, difference=difference or 0.0, cluster=labels, alpha=alpha)
     both = pd.DataFrame({"mean a": a, "mean b": b}).dropna()
-    return both.mean().to_dict() | {
+    return {
+        **both.mean(),
         **asdict(interval),
         "difference": interval.estimate,
         "missing": interval.n_missing,
         "p": test.p_value,
         "detectable": plan.detectable,
-        "needed": np.nan if difference is None else plan.needed,
+        "needed": plan.needed if difference is not None else np.nan,
     }
