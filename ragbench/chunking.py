@@ -73,13 +73,15 @@ def _chunks(document: Document, pieces: Iterable[str | Span]) -> list[Chunk]:
 
 def _token_starts(text: str) -> np.ndarray:
     """Return where the tokens of a text begin, in characters."""
+    tokenizer = default_tokenizer()
     pieces = list(_PIECE.finditer(text))
     starts = [np.empty(0, np.int64)]
     for first in range(0, len(pieces), _PIECES):
         batch = pieces[first : first + _PIECES]
-        offsets = token_offsets(default_tokenizer(), [piece[0] for piece in batch])
+        offsets = token_offsets(tokenizer, [piece[0] for piece in batch])
         for piece, spans in zip(batch, offsets, strict=True):
-            starts.append(piece.start() + np.array([begin for begin, _ in spans], np.int64))
+            in_piece = np.array([start for start, _ in spans], np.int64)
+            starts.append(piece.start() + in_piece)
     return np.concatenate(starts)
 
 
@@ -168,10 +170,10 @@ def _settings(profile: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the profile's settings with the options in their place."""
     check_known("chunking profile", [profile], PROFILES)
     check_known("chunking setting", options, PROFILES[profile])
-    set_options = {name: value for name, value in options.items() if value is not None}
-    if "threshold" in set_options:
-        set_options["percentile"] = None
-    return PROFILES[profile] | set_options
+    chosen = {name: value for name, value in options.items() if value is not None}
+    if "threshold" in chosen:
+        chosen["percentile"] = None  # a threshold goes before it
+    return PROFILES[profile] | chosen
 
 
 def segment(
@@ -187,33 +189,37 @@ def segment(
     paragraphs (notebook 10 counts them). An embedder reads the beginning of a window that is longer
     than it can read, as in the published run.
     """
-    s = _settings(profile, settings)
+    chosen = _settings(profile, settings)
     sentences = []
     windows = []
+    distinct: dict[str, None] = {}
     for document in _documents(documents):
-        spans = sentence_spans(document.text, "chunks", s["min_chars"])
+        spans = sentence_spans(document.text, "chunks", chosen["min_chars"])
+        texts = _windows(document.text, spans, profile, chosen["window"], chosen["stride"])
         sentences.append(spans)
-        windows.append(_windows(document.text, spans, profile, s["window"], s["stride"]))
-    distinct = dict.fromkeys(w for texts in windows if len({*texts}) > 1 for w in texts)
+        windows.append(texts)
+        if len(set(texts)) > 1:
+            distinct |= dict.fromkeys(texts)
     vectors = _unit_vectors(list(distinct), embedder)
     segmentations = []
     for spans, texts in zip(sentences, windows, strict=True):
-        distances = _distances(texts, vectors)
-        threshold = _threshold(distances, s["percentile"], s["threshold"])
-        # as_run: windows are centred on their sentence, so the break lies before the next centre.
-        # paper: the new chunk begins with the first sentence of the next window.
-        starts = tuple((i + 1) * s["stride"] for i in range(len(distances)))
-        segmentations.append(Segmentation(tuple(spans), distances, threshold, starts))
+        segmentations.append(_segmentation(spans, _distances(texts, vectors), chosen))
     return segmentations
 
 
-def _threshold(distances: np.ndarray, percentile: float | None, similarity: float | None) -> float:
-    """Return the distance above which a document is cut."""
-    if percentile is None:
-        return 1.0 - similarity
-    if not len(distances):
-        return 0.0
-    return float(np.percentile(distances, percentile))
+def _segmentation(
+    sentences: Sequence[Span], distances: np.ndarray, settings: Mapping[str, Any]
+) -> Segmentation:
+    """Return where the distances between a document's windows cut it."""
+    threshold = 0.0
+    if settings["percentile"] is None:
+        threshold = 1.0 - settings["threshold"]
+    elif len(distances):
+        threshold = float(np.percentile(distances, settings["percentile"]))
+    # as_run: windows are centred on their sentence, so the break lies before the next centre.
+    # paper: the new chunk begins with the first sentence of the next window.
+    starts = tuple(settings["stride"] * number for number in range(1, len(distances) + 1))
+    return Segmentation(tuple(sentences), distances, threshold, starts)
 
 
 def _distances(windows: Sequence[str], vectors: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -221,11 +227,11 @@ def _distances(windows: Sequence[str], vectors: Mapping[str, np.ndarray]) -> np.
 
     The same text on both sides is no break, whatever rounding says.
     """
-    distances = np.zeros(max(0, len(windows) - 1))
-    differ = [i for i, (a, b) in enumerate(itertools.pairwise(windows)) if a != b]
-    if differ:
-        v = np.stack([vectors[text] for text in windows])
-        cosines = np.einsum("ij,ij->i", v[:-1], v[1:], dtype=np.float64)
+    differ = np.array([a != b for a, b in itertools.pairwise(windows)], bool)
+    distances = np.zeros(differ.size)
+    if differ.any():
+        embedded = np.stack([vectors[text] for text in windows])
+        cosines = np.einsum("ij,ij->i", embedded[:-1], embedded[1:], dtype=np.float64)
         distances[differ] = 1.0 - cosines[differ]
     return distances
 
@@ -234,20 +240,21 @@ def _windows(
     text: str, sentences: Sequence[Span], profile: str, window: int, stride: int
 ) -> list[str]:
     """Return the texts of a document's windows of sentences."""
-    n = len(sentences)
+    count = len(sentences)
+    if not count:
+        return []
     before = 0
     after = window
-    last = max(1, n - window + stride)
-    if not n:
-        return []
+    last = max(1, count - window + stride)
     if profile == "as_run":
         before = window
         after = window + 1
-        last = n
+        last = count
     windows = []
-    for i in range(0, last, stride):
-        final = min(n, i + after) - 1
-        windows.append(text[sentences[max(0, i - before)][0] : sentences[final][1]])
+    for place in range(0, last, stride):
+        first = max(0, place - before)
+        final = min(count, place + after) - 1
+        windows.append(text[sentences[first][0] : sentences[final][1]])
     return windows
 
 
@@ -325,20 +332,25 @@ def _groups(cut: Segmentation) -> Iterator[tuple[Span, ...]]:
 def _at_most(text: str, sentences: Sequence[Span], limit: int) -> list[Span]:
     """Pack sentences into spans of at most ``limit`` tokens."""
     base = sentences[0][0]
-    bounds = base + _bounds(text[base : sentences[-1][1]])
-    ends = np.searchsorted(bounds[:-1], [start for start, _ in sentences[1:]])
-    cuts = [0]  # the tokens with which a span begins
-    whole = 0  # the tokens of whole sentences so far
-    for end in (*ends.tolist(), len(bounds) - 1):
-        if end - cuts[-1] > limit and whole > cuts[-1]:
-            cuts.append(whole)
-        while end - cuts[-1] > limit:
-            full = cuts[-1] + limit
-            cuts.append(_between_words(text, bounds, cuts[-1], full, full))
+    stop = sentences[-1][1]
+    bounds = base + _bounds(text[base:stop])
+    following = [start for start, _ in sentences[1:]]
+    ends = np.searchsorted(bounds[:-1], following).tolist()  # of sentences, in tokens
+    ends.append(len(bounds) - 1)
+    start = 0  # of the last span
+    cuts = [start]
+    whole = 0  # tokens of the whole sentences so far
+    for end in ends:
+        if end - start > limit and whole > start:
+            start = whole
+            cuts.append(start)
+        while end - start > limit:
+            start = _between_words(text, bounds, start, start + limit, start + limit)
+            cuts.append(start)
         whole = end
     cuts.append(whole)
-    windows = itertools.pairwise(cuts)
-    return [(bounds[first], bounds[last]) for first, last in windows if first < last]
+    tokens = itertools.pairwise(cuts)
+    return [(bounds[first], bounds[last]) for first, last in tokens if first < last]
 
 
 def sentence_chunks(

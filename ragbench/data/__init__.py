@@ -29,7 +29,7 @@ from ragbench.errors import ConfigError, NotHereError, unknown
 from ragbench.records import Dataset
 
 __dir__ = public_names(globals())
-# To add a data set, write a function that returns a Dataset and enter it here.
+# To add a data set, write a function that returns a Dataset, as `load_clapnq` does, and enter it.
 DATASETS: dict[str, Callable[..., Dataset]] = {
     "minihop": load_minihop,
     "hotpotqa": load_hotpotqa,

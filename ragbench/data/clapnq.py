@@ -35,25 +35,34 @@ def load_clapnq(path: str | Path | None = None) -> Dataset:
     """
     do = "copy annotated_data/dev from ClapNQ's repository there, or pass the file as path"
     file = shared_file(path, "clapnq", _FILE, name="ClapNQ", do=do)
-    documents = Paragraphs()
-    every = each_record(file, read_jsonl(file), lambda row, where: _question(row, documents))
-    questions = tuple(question for question in every if question.answer)
-    unanswered = (question for question in every if not question.answer)
-    excluded = tuple((question.id, "no annotator wrote an answer") for question in unanswered)
+    paragraphs = Paragraphs()
+    questions = []
+    excluded = []
+    for question in each_record(
+        file, read_jsonl(file), lambda row, where: _question(row, paragraphs)
+    ):
+        if question.answer:
+            questions.append(question)
+        else:
+            excluded.append((question.id, "no annotator wrote an answer"))
     meta = {"file": file.name, "setting": "gold passages only"}
-    return Dataset("clapnq", questions, documents.documents, excluded, meta)
+    return Dataset("clapnq", tuple(questions), paragraphs.documents, tuple(excluded), meta)
 
 
-def _question(row: dict, documents: Paragraphs) -> Question:
-    pages = row["passages"]
-    gold = [documents.add(page["title"].strip(), page["text"].strip()).id for page in pages]
-    written = [output for output in row["output"] if output["answer"].strip()]
-    answers = tuple(output["answer"].strip() for output in written)
-    selected = written[0]["selected_sentences"] if written else ()
-    return Question(
-        row["id"],
-        row["input"].strip(),
-        answers[0] if answers else "",
-        tuple(text.strip() for text in selected),
-        meta={"doc_ids": tuple(gold), "answers": answers},
-    )
+def _question(row: dict, paragraphs: Paragraphs) -> Question:
+    gold = []
+    for page in row["passages"]:
+        document = paragraphs.add(page["title"].strip(), page["text"].strip())
+        gold.append(document.id)
+    answers = []
+    references: tuple[str, ...] = ()
+    for output in row["output"]:
+        answer = output["answer"].strip()
+        if not answer:
+            continue
+        if not answers:
+            references = tuple(text.strip() for text in output["selected_sentences"])
+        answers.append(answer)
+    meta = {"doc_ids": tuple(gold), "answers": tuple(answers)}
+    first = next(iter(answers), "")
+    return Question(row["id"], row["input"].strip(), first, references, meta=meta)

@@ -87,8 +87,10 @@ def _document_files(folder: Path) -> list[str]:
         kind = path.suffix.lower() or "without an ending"
         if not path.resolve().is_relative_to(root):
             kind = "links out of the folder"
-        held = files if kind in READERS else skipped[kind]
-        held.append(str(name))
+        if kind in READERS:
+            files.append(str(name))
+        else:
+            skipped[kind].append(str(name))
     listed = "; ".join(f"{len(names)} {kind} ({_first(names)})" for kind, names in skipped.items())
     if not files:
         raise DataError(
@@ -136,13 +138,14 @@ def _read_document(path: Path, name: str) -> list[Document]:
 
 
 def _check_texts(path: Path, texts: list[str]) -> None:
-    empty = [str(number) for number, text in enumerate(texts, 1) if not text.strip()]
+    empty = [str(page) for page, text in enumerate(texts, 1) if not text.strip()]
     if len(empty) == len(texts):
         do = "run a scan through OCR first"
         raise EmptyFileError(f"{path} holds no text", "text, not pictures of it", do)
     if empty:
-        pages = f"no text on page {', '.join(empty)} of {len(texts)}"
-        _warn(f"{path}: {pages}; if it is a scan, run it through OCR")
+        pages = ", ".join(empty)
+        what = f"no text on page {pages} of {len(texts)}"
+        _warn(f"{path}: {what}; if it is a scan, run it through OCR")
 
 
 def _check_size(path: Path, raw: bytes) -> None:
@@ -225,7 +228,9 @@ def _docx_pieces(root: Any) -> Iterator[str]:
 
     walk = etree.iterwalk(root, events=("start", "end"))
     for event, element in walk:
-        tag = etree.QName(element).localname if isinstance(element.tag, str) else ""
+        tag = ""
+        if isinstance(element.tag, str):  # of a comment it is a function
+            tag = etree.QName(element).localname
         if event == "end":
             if tag in ("p", "tr"):
                 yield "\n"
@@ -234,7 +239,7 @@ def _docx_pieces(root: Any) -> Iterator[str]:
         elif tag == "t":
             yield element.text or ""
         elif tag in _BREAKS and element.getparent().tag.endswith("}r"):
-            yield _BREAKS[tag]
+            yield _BREAKS[tag]  # outside a run they are settings: where tabs stop, say
         elif tag == "tc" and element.getprevious() is not None:
             yield _NEXT_CELL
         elif tag == "txbxContent":
@@ -254,7 +259,9 @@ def _html_text(path: Path) -> list[str]:
     parser = etree.HTMLParser(
         encoding=encoding, huge_tree=True, remove_comments=True, remove_pis=True
     )
-    root = etree.fromstring(raw, parser) if raw.strip() else None
+    root = None
+    if raw.strip():
+        root = etree.fromstring(raw, parser)
     if root is None:
         return [""]
     for entry in parser.error_log:

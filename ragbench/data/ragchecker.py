@@ -227,15 +227,17 @@ def _check_sizes(row: RagResult, names: Sequence[str], where: str) -> None:
     Without a retrieved text there is nothing to hold a row per claim: an empty list is right.
     """
     in_chunks = names[-1]
+    chunks = len(row.chunks)
     sizes = {}
     for name in names:
         part = getattr(row, name)
-        if part is not None and (row.chunks or name != in_chunks):
+        if part is not None and (chunks or name != in_chunks):
             sizes[_NAMES[name]] = len(part)
-    widths = {len(labels) for labels in getattr(row, in_chunks) or ()}
-    if len(set(sizes.values())) > 1 or widths - {len(row.chunks)}:
+    labels = getattr(row, in_chunks) or ()
+    is_even = all(len(of_claim) == chunks for of_claim in labels)
+    if not is_even or len(set(sizes.values())) > 1:
         listed = ", ".join(f"{name} has {size}" for name, size in sizes.items())
-        got = f"{where}: {listed}, or not {len(row.chunks)} labels in each row"
+        got = f"{where}: {listed}, or not {chunks} labels in each row"
         expected = "as many claims in each, and a label per retrieved text"
         raise DataError(got, expected, "check that result again; do not pad the labels")
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -112,16 +113,20 @@ def make_configurations(
     if documents < 1:
         raise ConfigError(f"documents={documents!r}", "a whole number, at least 1")
     items = {}
-    for number in range(documents):
-        name = f"{schema.domain}-{number + 1:02d}"
-        subdomain = schema.subdomains[number % len(schema.subdomains)]
-        items[name] = Configuration(name, subdomain, {})
+    subdomains = itertools.cycle(schema.subdomains)
+    for number in range(1, documents + 1):
+        name = f"{schema.domain}-{number:02d}"
+        items[name] = Configuration(name, next(subdomains), {})
     subjects: set[str] = set()
 
     def fields(empty: Configuration) -> Fields:
         names = ", ".join(name.replace("_", " ") for name in schema.fields)
-        place = {"domain": schema.domain, "subdomain": empty.subdomain}
-        return {**place, "language": LANGUAGE, "fields": names}
+        return {
+            "domain": schema.domain,
+            "subdomain": empty.subdomain,
+            "language": LANGUAGE,
+            "fields": names,
+        }
 
     def read(empty: Configuration, reply: BaseModel) -> Configuration:
         values = _sound_values(writer, empty.id, reply.model_dump(), seeds)

@@ -180,7 +180,8 @@ def _write_drafts(
         }
 
     def read(draft: QRA, reply: Any) -> QRA:
-        before[_document_of(draft.doc_ids[0])].append(reply.question)
+        (passage,) = draft.doc_ids
+        before[_document_of(passage)].append(reply.question)
         return _written(draft, reply)
 
     for kind, turn in turns:

@@ -7,7 +7,7 @@ know what else the references say. `refine_answers` puts both right.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from pydantic import BaseModel, Field
@@ -86,12 +86,8 @@ def ask_questions(
 
     def read(draft: QRA, reply: _QuestionReply) -> QRA:
         question = reply.question.strip()
-        if not all(mentions(question, by_id[doc_id].title) for doc_id in draft.doc_ids):
-            raise Unfit("the question does not name its document", question)
-        words = plain_words(question)
-        if words in before:
-            raise Unfit("the question was asked before", question)
-        before.add(words)
+        titles = [by_id[doc_id].title for doc_id in draft.doc_ids]
+        before.add(_new_words(question, titles, before))
         statements = tuple(statement.strip() for statement in reply.statements)
         written = replace(draft, question=question, statements=statements)
         if written.kind == "unanswerable":
@@ -100,6 +96,16 @@ def ask_questions(
 
     written = writer.ask("question", "rageval_question", drafts, fields, read, _QuestionReply)
     return list(written.values())
+
+
+def _new_words(question: str, titles: Sequence[str], before: Collection[str]) -> str:
+    """Return the words of a question, which names its documents and was not asked before."""
+    if not all(mentions(question, title) for title in titles):
+        raise Unfit("the question does not name its document", question)
+    words = plain_words(question)
+    if words in before:
+        raise Unfit("the question was asked before", question)
+    return words
 
 
 def _to_ask(documents: Sequence[GeneratedDocument], kinds: Sequence[str]) -> dict[str, QRA]:
