@@ -47,15 +47,6 @@ class PeoplesGrades:
     answers: pd.DataFrame
     grades: pd.DataFrame
 
-    def mean_grades(self) -> pd.DataFrame:
-        """Return people's mean grade: a row per answer, in the order of ``answers``, a column per
-        measure.
-        """
-        mean = self.grades.pivot_table(
-            index=["question_id", "system"], columns="measure", values="grade"
-        )
-        return mean.loc[pd.MultiIndex.from_frame(self.answers[mean.index.names])].reset_index()
-
     def passages(self, question_id: str) -> list[str]:
         """Return the texts of the passages that the answers to a question were to use."""
         texts = {document.id: document.text for document in self.dataset.documents}

@@ -55,20 +55,6 @@ _SIDES = (
     ("response_claims", "response_in_reference", "response_in_chunks"),
     ("reference_claims", "reference_in_response", "reference_in_chunks"),
 )
-# Row of Table 1 -> name in the recorded data, and the table that holds the domain's results (Tables
-# 6-15).
-BENCHMARK = {
-    "ClapNQ": ("clapnq", "Table 6"),
-    "NovelQA": ("novelqa", "Table 7"),
-    "RobustQA Writing": ("robustqa/writing", "Table 8"),
-    "RobustQA BioASQ": ("robustqa/bioasq", "Table 9"),
-    "RobustQA Finance": ("robustqa/fiqa", "Table 10"),
-    "RobustQA Lifestyle": ("robustqa/lifestyle", "Table 11"),
-    "RobustQA Recreation": ("robustqa/recreation", "Table 12"),
-    "RobustQA Science": ("robustqa/science", "Table 13"),
-    "RobustQA Technology": ("robustqa/technology", "Table 14"),
-    "KIWI": ("kiwi", "Table 15"),
-}
 ASPECTS = ("correctness", "completeness", "overall")
 _HUMAN = "human_labeled_data.json"
 _RECORDED = "baseline_ragchecker.json"

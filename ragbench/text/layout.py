@@ -40,8 +40,8 @@ _BLANKS = (
 _ASCII_BLANKS = "".join(c for c in _BLANKS if c.isascii())
 _HIDDEN = "\u00ad\u200b\u2060\ufeff"
 _LIGATURES = "".join(map(chr, range(0xFB00, 0xFB07)))  # of PDFs: ff, fi, fl, ffi, ffl, st
-_LIGATURE = re.compile(f"[{_LIGATURES}]")
 _UNSEEN = re.compile(rf"\u00ad(?:\s*[{BREAKS}]\s*)?|[{_HIDDEN}]")
+_UNSEEN_OR_LIGATURE = re.compile(f"{_UNSEEN.pattern}|[{_LIGATURES}]")
 # The character before goes along: a composing mark changes it.
 _FOREIGN = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
 _DIVIDED = re.compile(r"[-\u2010](\s+)(?=([^\W_]+))")
@@ -102,7 +102,7 @@ def normalise(text: str, facts: Iterable[str] = ()) -> Normalised:
     normalised = Normalised(text)
     if unicodedata.is_normalized("NFC", text) and "  " not in text and not _odd(text):
         return normalised
-    for edits in (_unseen, _unligated, _compositions):
+    for edits in (_unseen_and_ligatures, _compositions):
         normalised = _edited(normalised, edits(normalised.text))
     if _any(BREAKS, normalised.text):
         normalised = _edited(normalised, _divisions(normalised.text, facts))
@@ -210,18 +210,14 @@ def _edited(normalised: Normalised, edits: Iterable[_Edit]) -> Normalised:
     return Normalised("".join(pieces), np.concatenate(firsts), np.concatenate(lasts))
 
 
-def _unseen(text: str) -> Iterator[_Edit]:
-    """Leave out what is not seen."""
-    if _any(_HIDDEN, text):
-        for match in _UNSEEN.finditer(text):
-            yield *match.span(), ""
-
-
-def _unligated(text: str) -> Iterator[_Edit]:
-    """Write the letters of each ligature."""
-    if _any(_LIGATURES, text):
-        for ligature in _LIGATURE.finditer(text):
-            yield *ligature.span(), unicodedata.normalize("NFKC", ligature[0])
+def _unseen_and_ligatures(text: str) -> Iterator[_Edit]:
+    """Leave out what is not seen, and write the letters of each ligature."""
+    if _any(_HIDDEN + _LIGATURES, text):
+        for match in _UNSEEN_OR_LIGATURE.finditer(text):
+            letters = ""
+            if match[0] in _LIGATURES:
+                letters = unicodedata.normalize("NFKC", match[0])
+            yield *match.span(), letters
 
 
 def _compositions(text: str) -> Iterator[_Edit]:

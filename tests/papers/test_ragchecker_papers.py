@@ -11,7 +11,7 @@ import pytest
 from notebook_parts import parts
 
 from ragbench import papers
-from ragbench.data.ragchecker import ASPECTS, BENCHMARK, load_ragchecker_meta
+from ragbench.data.ragchecker import ASPECTS, load_ragchecker_meta
 from ragbench.metrics.claims import METRICS
 from ragbench.metrics.lexical import bleu, rouge_l
 from ragbench.stats import correlation, preference_correlation
@@ -21,6 +21,7 @@ SYSTEMS = [
     for r in ("BM25", "E5-Mistral")
     for g in ("GPT-4", "Llama3-8b", "Llama3-70b", "Mixtral-8x7b")
 ]
+BENCHMARK = parts("20").BENCHMARK
 DOMAIN_TABLES = [table for _, table in BENCHMARK.values()]
 NOISE = ["relevant_noise_sensitivity", "irrelevant_noise_sensitivity"]
 CORRELATIONS = [f"{aspect} {method}" for aspect in ASPECTS for method in ("pearson", "spearman")]
