@@ -247,7 +247,9 @@ def _evidence_notes(grid: Any) -> Iterator[str]:
     for name, source in grid.data.items():
         if name in rb.data.DATASETS:
             continue
-        dataset = source() if callable(source) else source
+        dataset = source
+        if callable(source):
+            dataset = source()
         problems = [problem for problem in rb.data.validate(dataset) if not problem.note]
         if problems:
             first = f"{len(problems)} problems, the first: {problems[0]}"
@@ -371,16 +373,16 @@ def _score(
         do = "add for instance --to report/"
         raise ConfigError("no --to", "a folder for tables, figures and labels", do)
     folder = Path(to or "report")
-    options: dict[str, Any] = {"checker": checker}
+    options: dict[str, Any] = {"columns": _pairs("--columns", columns), "checker": checker}
     if labels:
+        options["labels"] = rb.chat_model(labels)
         options["cassette"] = f"{folder}.sqlite"
     names = [name for name in ",".join(metrics).split(",") if name]
-    arguments = (answers, names, labels and rb.chat_model(labels), _pairs("--columns", columns))
     if plan:
-        print(rb.plan_score(*arguments, **options))
+        print(rb.plan_score(answers, names, **options))
         return
     check_target(folder)
-    table = rb.score(*arguments, **options)
+    table = rb.score(answers, names, **options)
     print(score_means(table).round(3).to_string(index=False))
     print(export_scores(table, folder, Path(answers).name))
 
@@ -412,13 +414,15 @@ def _reproduce(
     if limit and publish:
         do = "leave one of them out"
         raise ConfigError("--publish with --limit", "published numbers are of all questions", do)
+    parameters = {}
     if limit:  # a look is no measurement: its ledger is another one
+        parameters["LIMIT"] = limit
         os.environ["RAGBENCH_FIGURES"] = str(results_dir("limited"))
     if publish:
         os.environ["RAGBENCH_FIGURES"] = str(project_root() / "figures")
     if paper is None:
         rb.papers.begin_ledger()
-    run_all(paper, publish=publish, parameters={"LIMIT": limit} if limit else None)
+    run_all(paper, publish=publish, parameters=parameters)
     if limit:
         looked = os.path.relpath(results_dir("notebooks"))
         print(f"\na look at {limit} questions, which no ledger records: {looked}")
@@ -490,12 +494,15 @@ def _data_draft(
 ) -> None:
     """Draft questions about documents of your own, with a model, and check each draft."""
     path = Path(to)
+    settings: dict[str, Any] = {}
+    if types:
+        settings["types"] = types
     drafts = rb.draft_questions(
         documents,
         _chat_model(model, options, num_predict=256),
         per_document,
         cassette=path.with_suffix(".sqlite"),  # to go on where it broke off
-        **({"types": types} if types else {}),
+        **settings,
     )
     for row in drafts.rejected.itertuples():
         print(f"left out: {row.id}: {row.reason}\n    {row.question or '(no question)'}")
