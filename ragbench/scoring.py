@@ -36,7 +36,7 @@ from ragbench.labelling.claims import extract_claims, ragchecker_calls, ragcheck
 from ragbench.labelling.grades import PROMPT, grade
 from ragbench.labelling.keypoints import keypoint_verdicts
 from ragbench.labelling.statements import ModelRagas
-from ragbench.llm import Cassette, Plan, ask, plan
+from ragbench.llm import Cassette, Plan, ask, chat_model, plan
 from ragbench.llm.endpoints import model_facts
 from ragbench.metrics.table import (
     METRICS,
@@ -480,7 +480,7 @@ def _labels_to_make(numbers: Numbers, existing: Collection[str]) -> list[str]:
 
 def _source(labels: Any, checker: Any, cassette: Any, options: Mapping[str, Any]) -> _LabelSource:
     if isinstance(checker, str):
-        checker = ModelChecker(checker, cassette=cassette)
+        checker = ModelChecker(chat_model(checker), cassette=cassette)
     return _LabelSource(labels, checker, options)
 
 
