@@ -212,12 +212,14 @@ def claim_metrics_table(
     for number, result in enumerate(results):
         fields = _fields(result)
         name = fields.get("id")
-        names.append(str(number if name in ("", None) else name))
+        if name in ("", None):
+            name = number
+        name = str(name)
+        names.append(name)
         try:
             rows.append(_row(fields, empty, in_retrieved))
         except DataError as error:
-            got = f"result {names[-1]!r}: {error.got}"
-            raise DataError(got, error.expected, error.do) from None
+            raise DataError(f"result {name!r}: {error.got}", error.expected, error.do) from None
     table = pd.DataFrame(rows, pd.Index(names, name="id", dtype=object), [*METRICS, *COUNTS])
     return table.astype(dict.fromkeys(METRICS, float) | dict.fromkeys(COUNTS, np.int64))
 

@@ -88,13 +88,14 @@ def part_scores(
     longest, is_normalised = MATCHES[match]
     kernel = substring_lengths if longest == "substring" else subsequence_lengths
     parts, compared = comparable(as_list(parts, "parts"), text, is_normalised)
-    whole = positions is None
-    cuts = np.array([len(text)] if positions is None else positions, np.int64)
-    cuts = compared.cut(cuts)
+    whole_text = positions is None
+    if whole_text:
+        positions = [len(text)]
+    cuts = compared.cut(np.array(positions, np.int64))
     lengths = kernel(parts, compared.text[: cuts[-1]], cuts)
-    sizes = np.array([len(part) or np.nan for part in parts]).reshape(-1, 1)
-    shares = lengths / sizes
-    return shares[:, 0] if whole else shares
+    sizes = np.array([len(part) or np.nan for part in parts])
+    shares = lengths / sizes[:, None]
+    return shares[:, 0] if whole_text else shares
 
 
 def ir_score_curve(
@@ -150,7 +151,9 @@ def ir_score_table(
     parts = [as_list(facts, f"facts of row {row}") for row, facts in enumerate(parts)]
     chunks = []
     for row, text in enumerate(texts):
-        chunks.append(as_list([text] if isinstance(text, str) else text, f"text of row {row}"))
+        if isinstance(text, str):
+            text = [text]
+        chunks.append(as_list(text, f"text of row {row}"))
     same_length(facts=parts, texts=chunks)
     joined = [" ".join(of_row) for of_row in chunks]
     shape = (len(joined), values.size)

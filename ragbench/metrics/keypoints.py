@@ -146,11 +146,7 @@ def _passage_scores(
         passages = [_PREFIX.sub("", passage) for passage in passages]
     n_matched = 0
     matched_words = 0
-    for number, reference in enumerate(references):
-        sentences = split_sentences(reference, language)
-        if not sentences:
-            got = f"reference {number} is empty"
-            raise DataError(got, "a text with a sentence", "remove it, or fill it in")
+    for sentences in _sentences_of_each(references, language):
         if all(_stands_in_some(sentence, passages) for sentence in sentences):
             n_matched += 1
             matched_words += _count_words(sentences, language)
@@ -161,6 +157,14 @@ def _passage_scores(
         "references": len(references),
         "words": words,
     }
+
+
+def _sentences_of_each(references: Sequence[str], language: _Language) -> list[tuple[str, ...]]:
+    sentences = [split_sentences(reference, language) for reference in references]
+    if () in sentences:
+        got = f"reference {sentences.index(())} is empty"
+        raise DataError(got, "a text with a sentence", "remove it, or fill it in")
+    return sentences
 
 
 def _stands_in_some(sentence: str, passages: Sequence[str]) -> bool:

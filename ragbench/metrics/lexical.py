@@ -66,8 +66,10 @@ def _other_script(*texts: str) -> bool:
     """Say whether over a tenth of the letters (of the digits, without letters) are not Latin."""
     if all(map(str.isascii, texts)):
         return False
-    letters = _LETTER.findall("".join(texts)) or re.findall(r"\d", "".join(texts))
-    return 10 * sum(not _LATIN.match(letter) for letter in letters) > len(letters)
+    joined = "".join(texts)
+    letters = _LETTER.findall(joined) or re.findall(r"\d", joined)
+    n_other = sum(not _LATIN.match(letter) for letter in letters)
+    return 10 * n_other > len(letters)
 
 
 def _best_over_references(
@@ -76,12 +78,15 @@ def _best_over_references(
     """Return the best score of several references; NaN where all of them are."""
     prediction, *references = _texts(prediction, reference)
     scores = [score(prediction, text) for text in references]
-    return max((value for value in scores if not math.isnan(value)), default=math.nan)
+    defined = [value for value in scores if not math.isnan(value)]
+    return max(defined, default=math.nan)
 
 
 def _texts(prediction: str, reference: str | Sequence[str]) -> list[str]:
     """Return the prediction and its references, of which there is at least one."""
-    references = [reference] if isinstance(reference, str) else as_list(reference, "reference")
+    references = [reference]
+    if not isinstance(reference, str):
+        references = as_list(reference, "reference")
     if not isinstance(prediction, str) or not references:
         got = f"prediction is {prediction!r:.60}, reference {reference!r:.60}"
         do = "pass answer.text, not a failure, and question.answer"
@@ -250,13 +255,19 @@ def bleu(
     # every call.
     scorer = _bleu_scorer(tokenizer, smoothing, effective_order)
     result = scorer.corpus_score(texts[:1], [[text] for text in texts[1:]])
-    return min(1.0, result.score / 100 / (1.0 if brevity_penalty or result.bp == 0 else result.bp))
+    score = result.score / 100
+    if not brevity_penalty and result.bp:
+        score /= result.bp
+    return min(1.0, score)
 
 
 def _bleu_tokenizer(texts: Sequence[str]) -> str:
-    if not _other_script(*texts) or not ANY_UNSPACED.search("".join(texts)):
+    joined = "".join(texts)
+    if not _other_script(*texts) or not ANY_UNSPACED.search(joined):
         return "13a"
-    return "zh" if HAN.search("".join(texts)) and not KANA.search("".join(texts)) else "char"
+    if HAN.search(joined) and not KANA.search(joined):
+        return "zh"
+    return "char"
 
 
 @functools.cache
@@ -286,34 +297,37 @@ def rouge_l(
     """
 
     def score(got: str, true: str) -> float:
-        cut = tokenizer or (
-            _words_of_script if _other_script(got, true) else _rouge_tokenizer(stem)
-        )
-        a = list(cut(got))
-        b = list(cut(true))
+        tokens = _stems if stem else _latin_words
+        if tokenizer is not None:
+            tokens = tokenizer
+        elif _other_script(got, true):
+            tokens = _words_of_script
+        a = list(tokens(got))
+        b = list(tokens(true))
         return _harmonic(lcs_length(a, b), len(a), len(b))
 
     return _best_over_references(score, prediction, reference)
 
 
-def _rouge_tokenizer(stem: bool) -> _Words:
-    if not stem:
-        return lambda text: re.findall("[a-z0-9]+", text.lower())
+def _latin_words(text: str) -> list[str]:
+    return re.findall("[a-z0-9]+", text.lower())
+
+
+def _stems(text: str) -> list[str]:
     porter = stemmer("porter").stemWord
-    return lambda text: [
-        porter(w) if len(w) > 3 else w for w in re.findall("[a-z0-9]+", text.lower())
-    ]
+    return [porter(word) if len(word) > 3 else word for word in _latin_words(text)]
 
 
 def idf_weights(texts: Iterable[str]) -> dict[str, float]:
     """Weigh each stem by its rarity: ln(1 + (N - df + 0.5) / (df + 0.5)) over N texts, always above
     0.
     """
-    sets = [set(stems(text)) for text in texts]
-    frequency = Counter(stem for words in sets for stem in words)
-    return {
-        stem: math.log(1 + (len(sets) - df + 0.5) / (df + 0.5)) for stem, df in frequency.items()
-    }
+    N = 0
+    frequency: Counter[str] = Counter()
+    for text in texts:
+        N += 1
+        frequency.update(set(stems(text)))
+    return {stem: math.log(1 + (N - df + 0.5) / (df + 0.5)) for stem, df in frequency.items()}
 
 
 def idf_overlap(
@@ -327,15 +341,18 @@ def idf_overlap(
 
     Source: none of the papers. Notebook 21 measures how it correlates with people's preference.
     """
-    rarest = max(idf.values(), default=1.0) if unseen is None else unseen
+    if unseen is None:
+        unseen = max(idf.values(), default=1.0)
     a = Counter(stems(prediction))
     b = Counter(stems(reference))
-    total = _weight(a, idf, rarest) + _weight(b, idf, rarest)
-    return 2 * _weight(a & b, idf, rarest) / total if total else math.nan
+    total = _weight(a, idf, unseen) + _weight(b, idf, unseen)
+    if not total:
+        return math.nan
+    return 2 * _weight(a & b, idf, unseen) / total
 
 
-def _weight(words: Counter[str], idf: Mapping[str, float], rarest: float) -> float:
-    return math.fsum(n * idf.get(stem, rarest) for stem, n in words.items())
+def _weight(words: Counter[str], idf: Mapping[str, float], unseen: float) -> float:
+    return math.fsum(n * idf.get(stem, unseen) for stem, n in words.items())
 
 
 def claim_overlap(claim: str, text: str, idf: Mapping[str, float]) -> float:
@@ -363,4 +380,6 @@ def claim_overlap(claim: str, text: str, idf: Mapping[str, float]) -> float:
     claimed = Counter(set(stems(claim)))
     both = claimed & Counter(stems(text))
     total = _weight(claimed, idf, rarest)
-    return _weight(both, idf, rarest) / total if total else math.nan
+    if not total:
+        return math.nan
+    return _weight(both, idf, rarest) / total

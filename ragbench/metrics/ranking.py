@@ -8,7 +8,7 @@ A measure goes by its name there, which carries its parameters: ``nDCG@10``, ``A
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -46,23 +46,34 @@ def rank_table(
     rankings: dict[str, dict[str, float]] = {}  # question -> document -> minus its rank
     gains: dict[str, dict[str, int]] = {}  # question -> document -> gain
     for question, (ranking, wanted) in enumerate(zip(retrieved, relevant, strict=True)):
-        gain_of = _gains(wanted)
         ids = _ids(ranking)
+        gain_of = _gains(wanted)
         if not any(gain_of.values()):
             continue
         # in names of our own: some of ir_measures' programs take neither blanks nor other names of
         # questions than numbers
         codes = {name: f"d{number}" for number, name in enumerate([*ids, *gain_of])}
-        rankings[str(question)] = {codes[name]: -float(rank) for rank, name in enumerate(ids)}
-        gains[str(question)] = {codes[name]: gain for name, gain in gain_of.items()}
-    scores: dict[str, dict[int, float]] = defaultdict(dict)  # measure -> question -> value
-    if gains:
-        for score in _library().iter_calc(parsed.values(), gains, rankings):
-            scores[str(score.measure)][int(score.query_id)] = score.value
+        number = str(question)
+        rankings[number] = {codes[name]: -float(rank) for rank, name in enumerate(ids)}
+        gains[number] = {codes[name]: gain for name, gain in gain_of.items()}
     table = pd.DataFrame(index=range(len(retrieved)))
+    scores = _scores(parsed.values(), rankings, gains)
     for name, measure in parsed.items():
         table[name] = pd.Series(scores[str(measure)], dtype=float)
     return table
+
+
+def _scores(
+    measures: Iterable[Any],
+    rankings: Mapping[str, Mapping[str, float]],
+    gains: Mapping[str, Mapping[str, int]],
+) -> dict[str, dict[int, float]]:
+    """Return measure -> question -> value, by ir_measures."""
+    scores: dict[str, dict[int, float]] = defaultdict(dict)
+    if gains:
+        for score in _library().iter_calc(measures, gains, rankings):
+            scores[str(score.measure)][int(score.query_id)] = score.value
+    return scores
 
 
 def _library() -> Any:

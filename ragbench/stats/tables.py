@@ -99,9 +99,7 @@ def fully_right(grades: Any, scale: Iterable[int] = range(1, 6)) -> np.ndarray:
             right[places] = fully_right(grades["grade"][places], own)
         return right
     numbers = grade_numbers(grades, scale)
-    right = (numbers == max(scale)).astype(float)
-    right[np.isnan(numbers)] = np.nan
-    return right
+    return np.where(np.isnan(numbers), np.nan, numbers == max(scale))
 
 
 def means(
