@@ -22,7 +22,7 @@ import pandas as pd
 from ragbench.data.answers import read_answers
 from ragbench.data.mtrag import load_mtrag
 from ragbench.embedding import make_embedder
-from ragbench.labelling.exam import PROMPTS, SCALE, SYSTEMS, exam_order, exam_prompt
+from ragbench.labelling.exam import SCALE, SYSTEMS, exam_prompts
 from ragbench.llm import Cassette
 from ragbench.llm.cassette import Keys
 from ragbench.llm.endpoints import endpoint_of
@@ -60,17 +60,15 @@ def exam_requests():
     """Yield every prompt about MTRAG's answers."""
     data = load_mtrag()
     texts = data.answers.set_index(["question_id", "system"])["answer"]
-    for name in exam_order(data):
-        question = data.dataset.question(name)
-        passages = data.passages(name)
-        for system, measure in itertools.product(SYSTEMS, PROMPTS):
-            prompt = exam_prompt(question, passages, texts[name, system], measure)
+    for name, rows in exam_prompts(data).groupby("question_id", sort=False):
+        for _, system, measure, prompt in rows.itertuples(index=False):
             about = {"opening": reply("grade"), "labels": GRADES, "group": f"{name} {system}"}
             yield {"key": ["exam", name, system, measure], "prompt": prompt, **about}
             turned = reversed_grades(prompt)
             yield {"key": ["reversed", name, system, measure], "prompt": turned, **about}
-        turns = "\n".join(f"{speaker}: {text}" for speaker, text in question.meta["turns"])
-        context = "\n\n".join([*passages, turns])
+        turns = data.dataset.question(name).meta["turns"]
+        conversation = "\n".join(f"{speaker}: {text}" for speaker, text in turns)
+        context = "\n\n".join([*data.passages(name), conversation])
         for first, second in itertools.permutations(SYSTEMS):
             shown = {"first": texts[name, first], "second": texts[name, second]}
             prompt = fill_prompt(load_prompt(PAIR), context=context, **shown)

@@ -37,11 +37,11 @@ def _names_of(options: dict[str, Any], columns: Mapping[str, Sequence[Any]]) -> 
     """
     lists = {f"{field}s": as_list(column, f"{field}s", object) for field, column in columns.items()}
     ids = options.pop("ids", None)
-    if ids is not None:
-        lists["ids"] = as_list(ids, "ids", object)
+    if ids is None:
+        ids = range(len(next(iter(lists.values()))))
+    lists["ids"] = as_list(ids, "ids", object)
     same_length(**lists)
-    length = len(next(iter(lists.values())))
-    return [str(name) for name in lists.get("ids", range(length))]
+    return [str(name) for name in lists["ids"]]
 
 
 def context_text(context: Context, name: str) -> str:
@@ -68,6 +68,25 @@ class LabelStep:
     items: str = ""  # field of the prompt that lists items
     empty: str = ""  # what a prompt shows of an empty text
 
+    @classmethod
+    def of_texts(
+        cls, name: str, prompt: str, needs: str, field: str, count: int | None = None
+    ) -> LabelStep:
+        """Make a step whose label is a tuple of texts: ``count`` of them, or up to ``MOST_ITEMS``.
+
+        ``field`` : of the reply. None of the texts is blank.
+        """
+        schema = _texts_schema(field, count)
+        return cls(name, prompt, schema, needs, lambda reply: tuple(getattr(reply, field)))
+
+    @classmethod
+    def of_choices(
+        cls, name: str, prompt: str, labels: tuple[str, ...], needs: str, blank: str, items: str
+    ) -> LabelStep:
+        """Make a step whose label is one of ``labels`` for each item of a text."""
+        schema = label_schema(1, labels)
+        return cls(name, prompt, schema, needs, _first_label, blank, "label", items)
+
     def ask(
         self, model: Any, options: Mapping[str, Any], **columns: Sequence[Context]
     ) -> list[Any]:
@@ -75,28 +94,33 @@ class LabelStep:
         options = {"step": self.name, "num_predict": BOUNDS[self.bound], **options}
         template = load_prompt(options.pop("prompt", self.prompt))
         names = _names_of(options, columns)
-        prompts: dict[int, str] = {}
-        first: dict[str, str] = {}  # each different prompt, and the name of its first example
-        for place, (name, *texts) in enumerate(zip(names, *columns.values(), strict=True)):
-            row = {}
-            for field, text in zip(columns, texts, strict=True):
-                row[field] = context_text(text, f"{field} of {name}") or self.empty
-            if row[self.needs]:
-                prompts[place] = fill_prompt(template, **row)
-                first.setdefault(prompts[place], name)
-        labels = [self.blank] * len(names)
-        if first:
-            replies = ask(model, list(first), self.schema, ids=list(first.values()), **options)
-            reply_to = dict(zip(first, replies, strict=True))
-            for place, prompt in prompts.items():
-                reply = reply_to[prompt]
-                labels[place] = self.read(reply.parsed) if reply.ok else None
-        return labels
+        prompts = []
+        asked: dict[str, str] = {}  # each different prompt, and the name of its first example
+        for name, *texts in zip(names, *columns.values(), strict=True):
+            prompt = self._filled(template, name, dict(zip(columns, texts, strict=True)))
+            prompts.append(prompt)
+            if prompt:
+                asked.setdefault(prompt, name)
+        label_of = {"": self.blank}
+        if asked:
+            replies = ask(model, list(asked), self.schema, ids=list(asked.values()), **options)
+            for prompt, reply in zip(asked, replies, strict=True):
+                label_of[prompt] = self.read(reply.parsed) if reply.ok else None
+        return [label_of[prompt] for prompt in prompts]
+
+    def _filled(self, template: str, name: str, texts: Mapping[str, Context]) -> str:
+        """Return the prompt of an example; an empty one where the text that it needs is blank."""
+        fields = {}
+        for field, text in texts.items():
+            fields[field] = context_text(text, f"{field} of {name}") or self.empty
+        if not fields[self.needs]:
+            return ""
+        return fill_prompt(template, **fields)
 
     def ask_items(
         self,
         model: Any,
-        options: dict[str, Any],
+        options: Mapping[str, Any],
         items: Sequence[Sequence[Claim] | None],
         **columns: Sequence[Context],
     ) -> list[tuple[Any, ...] | None]:
@@ -104,44 +128,23 @@ class LabelStep:
 
         ``items`` : None where a list is not known.
         """
-        names = _names_of(options, {self.items.removesuffix("s"): items, **columns})
+        options = dict(options)
+        item = self.items.removesuffix("s")
+        names = _names_of(options, {item: items, **columns})
         rows = []
         for name, listed, *texts in zip(names, items, *columns.values(), strict=True):
-            for number, claim in enumerate(
-                as_list(listed or (), f"{self.items} of {name}", object), 1
-            ):
+            claims = as_list(listed or (), f"{self.items} of {name}", object)
+            for number, claim in enumerate(claims, 1):
                 line = " ".join(claim_text(claim).split())  # one number, one line
-                item = f"{name} {self.items.removesuffix('s')} {number}"
-                rows.append([item, *texts, "1", f"1. {line}"])
+                rows.append([f"{name} {item} {number}", *texts, "1", f"1. {line}"])
         table = pd.DataFrame(rows, columns=["ids", *columns, "count", self.items], dtype=object)
-        options = {**options, "ids": table.pop("ids").tolist()}
+        options["ids"] = table.pop("ids").tolist()
         labels = iter(self.ask(model, options, **table.to_dict("list")))
         return [None if listed is None else tuple(next(labels) for _ in listed) for listed in items]
 
 
-def label_step(
-    name: str, prompt: str, labels: tuple[str, ...], needs: str, blank: str, items: str
-) -> LabelStep:
-    """Make a step whose label is one of ``labels`` for each item of a text.
-
-    The label of an item is ``blank`` where its text is.
-    """
-    schema = label_schema(1, labels)
-    return LabelStep(
-        name, prompt, schema, needs, lambda reply: reply.labels[0], blank, "label", items
-    )
-
-
-def texts_step(
-    name: str, prompt: str, needs: str, field: str, count: int | None = None
-) -> LabelStep:
-    """Make a step whose label is a tuple of texts: ``count`` of them, or up to ``MOST_ITEMS``.
-
-    ``field`` : of the reply. None of the texts is blank.
-    """
-    return LabelStep(
-        name, prompt, _texts_schema(field, count), needs, lambda reply: tuple(getattr(reply, field))
-    )
+def _first_label(reply: Any) -> Any:
+    return reply.labels[0]
 
 
 @lru_cache(maxsize=64)

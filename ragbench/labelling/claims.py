@@ -18,15 +18,17 @@ import pandas as pd
 from ragbench.data.files import read_jsonl
 from ragbench.data.ragchecker import LABELS, Claim, RagResult
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.labelling.asking import label_step, texts_step
+from ragbench.labelling.asking import LabelStep
 from ragbench.llm.models import not_named
 from ragbench.paths import packaged_data
 from ragbench.stats.inputs import as_list, same_length
 from ragbench.text.sentences import split_sentences
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = LABELS
-_EXTRACT = texts_step("claims", "steps_claims", "passage", "claims")
-_CHECK = label_step("claim check", "steps_check", LABELS, "reference", NEUTRAL, "claims")
+_EXTRACT = LabelStep.of_texts("claims", "steps_claims", "passage", "claims")
+_CHECK = LabelStep.of_choices(
+    "claim check", "steps_check", LABELS, needs="reference", blank=NEUTRAL, items="claims"
+)
 _NO_QUESTION = "(none)"
 _SHORT_WORDS = 5
 _SHORT_CHARACTERS = 40
@@ -55,16 +57,16 @@ def extract_claims(
     if questions is None:
         questions = [_NO_QUESTION] * len(texts)
     same_length(texts=texts, questions=questions)
-    passages = []
+    passages = []  # what the model is asked about
     short = {}
     for place, (question, text) in enumerate(zip(questions, texts, strict=True)):
-        answers_it = question != _NO_QUESTION and _is_short(text)
-        passages.append("" if answers_it else text)
-        if answers_it:
+        if question != _NO_QUESTION and _is_short(text):
             answer = text.strip().rstrip(".")
             short[place] = (f'The answer to "{question.strip()}" is: {answer}.',)
-    claims = _EXTRACT.ask(model, options, question=questions, passage=passages)
-    return [short.get(place, own) for place, own in enumerate(claims)]
+            text = ""
+        passages.append(text)
+    extracted = _EXTRACT.ask(model, options, question=questions, passage=passages)
+    return [short.get(place, claims) for place, claims in enumerate(extracted)]
 
 
 def _is_short(text: str) -> bool:
@@ -127,12 +129,18 @@ def ragchecker_labels(
     rows = _with_claims(_records(results), model, options)
     checks = [check for check in _missing_checks(rows) if check.claims is not None]
     if checker is None:
-        columns = pd.DataFrame(checks, columns=_Check._fields, dtype=object).to_dict("list")
-        to_check = [columns[name] for name in ("claims", "text", "question")]
-        labels = check_claims(model, *to_check, ids=columns["name"], **options)
+        labels = iter(_labels_of_model(model, checks, options))
     else:
-        labels = _labels_of_checker(checker, checks)
-    return _with_labels(rows, checks, labels)
+        labels = iter(_labels_of_checker(checker, checks))
+    for check in checks:
+        columns = [next(labels) for _ in check.texts]
+        if check.field.endswith("chunks"):
+            table = tuple(zip(*columns, strict=True)) or ((),) * len(check.claims)
+        else:
+            (table,) = columns
+        place = check.place
+        rows[place] = replace(rows[place], metrics=None, **{check.field: table})
+    return rows
 
 
 def ragchecker_calls(results: Sequence[RagResult]) -> dict[str, int]:
@@ -145,10 +153,10 @@ def ragchecker_calls(results: Sequence[RagResult]) -> dict[str, int]:
     rows = _records(results)
     checks = 0
     for check in _missing_checks(rows):
-        claims = _CLAIMS_PER_TEXT if check.claims is None else len(check.claims)
-        checks += claims if check.text.strip() else 0
-    texts = {(rows[place].question, text) for place, _, text in _unknown_claims(rows)}
-    return {"claims": sum(_is_long(text) for _, text in texts), "claim check": checks}
+        n_claims = _CLAIMS_PER_TEXT if check.claims is None else len(check.claims)
+        checks += n_claims * sum(bool(text.strip()) for text in check.texts)
+    to_split = {(rows[place].question, text) for place, _, text in _unknown_claims(rows)}
+    return {"claims": sum(_is_long(text) for _, text in to_split), "claim check": checks}
 
 
 def _is_long(text: str) -> bool:
@@ -169,9 +177,11 @@ def _records(results: Sequence[RagResult]) -> list[RagResult]:
 def _unknown_claims(rows: Sequence[RagResult]) -> Iterator[tuple[int, str, str]]:
     """Yield place, field and text of claims that are needed and not known."""
     for place, row in enumerate(rows):
-        for side in dict.fromkeys(check.partition("_")[0] for check in row.missing()):
-            if getattr(row, f"{side}_claims") is None:
-                yield place, f"{side}_claims", getattr(row, side)
+        for side in ("response", "reference"):
+            field = f"{side}_claims"
+            is_needed = any(check.startswith(side) for check in row.missing())
+            if is_needed and getattr(row, field) is None:
+                yield place, field, getattr(row, side)
 
 
 def _with_claims(rows: list[RagResult], model: Any, options: Mapping[str, Any]) -> list[RagResult]:
@@ -190,12 +200,12 @@ def _with_claims(rows: list[RagResult], model: Any, options: Mapping[str, Any]) 
 
 
 class _Check(NamedTuple):
-    """Claims of a result (None where not known), to be checked against one text."""
+    """Claims of a result (None where not known), to be checked against each of the texts."""
 
-    row: int
+    place: int  # of the result
     field: str  # of the result, that takes the labels
     claims: tuple[Claim, ...] | None
-    text: str
+    texts: list[str]
     question: str
     name: str  # for messages
 
@@ -203,56 +213,47 @@ class _Check(NamedTuple):
 def _missing_checks(rows: Sequence[RagResult]) -> Iterator[_Check]:
     for place, row in enumerate(rows):
         for field in row.missing():
-            texts = [chunk.text for chunk in row.chunks]
-            if not field.endswith("chunks"):
-                texts = [getattr(row, field.rpartition("_")[2])]
-            for number, text in enumerate(texts):
-                name = f"{row.id} {field}[{number}]"
-                yield _Check(place, field, _claims_of(row, field), text, row.question, name)
+            side, _, other = field.split("_")  # such as response_in_reference
+            if other == "chunks":
+                texts = [chunk.text for chunk in row.chunks]
+            else:
+                texts = [getattr(row, other)]
+            claims = getattr(row, f"{side}_claims")
+            yield _Check(place, field, claims, texts, row.question, f"{row.id} {field}")
 
 
-def _claims_of(row: RagResult, check: str) -> tuple[Claim, ...] | None:
-    return getattr(row, f"{check.partition('_')[0]}_claims")
+def _labels_of_model(
+    model: Any, checks: Sequence[_Check], options: Mapping[str, Any]
+) -> Sequence[Any]:
+    """Return the labels of each check's claims against each of its texts."""
+    columns: dict[str, list[Any]] = {"claims": [], "references": [], "questions": [], "ids": []}
+    for check in checks:
+        count = len(check.texts)
+        columns["claims"] += [check.claims] * count
+        columns["references"] += check.texts
+        columns["questions"] += [check.question] * count
+        columns["ids"] += [f"{check.name}[{number}]" for number in range(count)]
+    return check_claims(model, **columns, **options)
 
 
 def _labels_of_checker(checker: Any, checks: Sequence[_Check]) -> list[tuple[str, ...]]:
-    """Label the claims of each check; each different list is checked once, against its texts."""
+    """Do the same; each different list of claims is checked once, against all its texts."""
     texts_of: dict[Any, dict[str, None]] = defaultdict(dict)  # a dict keeps the order of texts
     for check in checks:
         if check.claims:
-            texts_of[check.claims][check.text] = None
+            texts_of[check.claims] |= dict.fromkeys(check.texts)
     labels_of: dict[Any, tuple[str, ...]] = {}
     for claims, texts in texts_of.items():
-        table = np.array(checker.check_many(list(claims), list(texts)), object)
-        if table.shape != (len(claims), len(texts)):
-            got = f"labels of {checker!r} of shape {table.shape}"
-            expected = f"shape {(len(claims), len(texts))}: a row per claim, a column per text"
-            raise ConfigError(got, expected, "mend its check_many; do not pad the labels")
-        for text, column in zip(texts, table.T, strict=True):
-            labels_of[claims, text] = tuple(column)
-    return [labels_of.get((check.claims, check.text), ()) for check in checks]
-
-
-def _with_labels(
-    rows: Sequence[RagResult], checks: Sequence[_Check], labels: Sequence[Any]
-) -> list[RagResult]:
-    """Put the labels into the tables of their checks: a list, or a row per claim and a column per
-    chunk.
-    """
-    columns: dict[tuple[int, str], list[Any]] = defaultdict(list)
-    for check, column in zip(checks, labels, strict=True):
-        columns[check.row, check.field].append(column)
-    labelled = list(rows)
-    for place, row in enumerate(rows):
-        for field in row.missing():
-            claims = _claims_of(row, field)
-            if claims is None:
-                continue
-            table = tuple(zip(*columns[place, field], strict=True)) or ((),) * len(claims)
-            if not field.endswith("chunks"):
-                table = columns[place, field][0]
-            labelled[place] = replace(labelled[place], metrics=None, **{field: table})
-    return labelled
+        if texts:
+            table = np.array(checker.check_many(list(claims), list(texts)), object)
+            shape = (len(claims), len(texts))
+            if table.shape != shape:
+                got = f"labels of {checker!r} of shape {table.shape}"
+                expected = f"shape {shape}: a row per claim, a column per text"
+                raise ConfigError(got, expected, "mend its check_many; do not pad the labels")
+            for text, column in zip(texts, table.T, strict=True):
+                labels_of[claims, text] = tuple(column)
+    return [labels_of.get((check.claims, text), ()) for check in checks for text in check.texts]
 
 
 # Reference labels
@@ -271,8 +272,11 @@ def load_labelled_claims(split: str | None = None) -> pd.DataFrame:
     check_known("split", [split or "dev"], ("dev", "test"))
     path = packaged_data("minihop", "labels", "claims", "labelled_claims.jsonl")
     claims = pd.DataFrame([row for _, row in read_jsonl(path)])
-    claims["text"] = claims["document"].map({d.title: d.text for d in load_minihop().documents})
+    texts = {document.title: document.text for document in load_minihop().documents}
+    claims["text"] = claims["document"].map(texts)
     # a first label stands there where it was changed
     unchanged = claims["label"].where(claims["second_label"].notna())
     claims["first_label"] = claims["first_label"].fillna(unchanged)
-    return claims if split is None else claims[claims["split"] == split].reset_index(drop=True)
+    if split is not None:
+        claims = claims[claims["split"] == split].reset_index(drop=True)
+    return claims

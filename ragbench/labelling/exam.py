@@ -27,7 +27,7 @@ from ragbench.llm import ask, chat_model, model_name
 from ragbench.llm.models import not_named
 from ragbench.metrics.lexical import contained
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_scale
-from ragbench.records import GRADES, Answer, Question
+from ragbench.records import GRADES, Answer
 from ragbench.stats import (
     Interval,
     bootstrap_ci,
@@ -128,24 +128,29 @@ def measure_judge(
     """
     if judge is None:
         raise not_named("judge", ", or an object with grade_all(questions, answers)")
+    if set(prompt_scale(prompt) or GRADES) != set(GRADES):
+        got = f"the grades of the prompt {prompt}"
+        do = "grade answers of your own by hand, and compare by ragbench.kappa"
+        raise ConfigError(got, "1 to 5, as the reference grades are", do)
     runs = [judge, *(_with_seed(judge, number) for number in range(1, repeats))]
-    parts = []
+    exams = []
     if not hasattr(judge, "grade_all"):
         people = load_mtrag()
         graded = [exam_grades(run, people, questions=limit, **options) for run in runs]
-        parts.append(_examined(graded, people, SCALE, "MTRAG, people", PROMPTS))
-    scale = tuple(prompt_scale(prompt) or GRADES)
-    reference, answers = _reference_grades(limit, scale)
+        exams.append(_examined(graded, people, SCALE, "MTRAG, people"))
+    reference = _reference_grades(limit)
     options |= {"prompt": prompt, "per_prompt": per_prompt}
-    graded = [_graded_references(run, reference, answers, options) for run in runs]
-    prompts = dict.fromkeys(graded[0]["measure"], str(prompt))
-    parts.append(_examined(graded, reference, scale, "MiniHop, reference", prompts))
-    tables, grades = zip(*parts, strict=True)
-    return JudgeExam(pd.concat(tables, ignore_index=True), pd.concat(grades, ignore_index=True))
+    graded = [_graded_references(run, reference, options) for run in runs]
+    exams.append(_examined(graded, reference, tuple(GRADES), "MiniHop, reference"))
+    table = pd.concat([exam.table for exam in exams], ignore_index=True)
+    table["prompt"] = table["measure"].map(PROMPTS).fillna(str(prompt))
+    return JudgeExam(table, pd.concat([exam.grades for exam in exams], ignore_index=True))
 
 
 def _with_seed(judge: Any, added: int) -> Any:
-    model = chat_model(judge) if isinstance(judge, str | Mapping) else judge
+    model = judge
+    if isinstance(judge, str | Mapping):
+        model = chat_model(judge)
     if not hasattr(model, "seed"):
         got = f"repeats of a judge of the class {type(model).__name__}"
         raise ConfigError(got, "a model with a seed", "use rb.chat_model")
@@ -153,62 +158,69 @@ def _with_seed(judge: Any, added: int) -> Any:
 
 
 def _examined(
-    runs: Sequence[pd.DataFrame],
-    data: PeoplesGrades,
-    scale: Sequence[int],
-    labels: str,
-    prompts: Mapping[str, str],
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+    runs: Sequence[pd.DataFrame], data: PeoplesGrades, scale: Sequence[int], labels: str
+) -> JudgeExam:
     """Report the first run of the same answers, with whether runs differ in column changes.
 
     ModelError when not one reply came.
     """
     graded = runs[0]
-    failure = graded["failure"].dropna()
-    came = failure.str.startswith(("unusable", "truncated")).any()
-    if len(failure) == len(graded) and not came:
-        got = f"none of {len(graded)} answers was graded; the first reason: {failure.iloc[0]}"
+    failures = graded["failure"].dropna()
+    came = failures.str.startswith(("unusable", "truncated")).any()
+    if len(failures) == len(graded) and not came:
+        got = f"none of {len(graded)} answers was graded; the first reason: {failures.iloc[0]}"
         do = "see ragbench doctor --model, then run again"
         raise ModelError(got, "a judge that replies with grades", do)
     grades = pd.concat([run["grade"] for run in runs], axis=1)
-    different = grades.nunique(axis=1).gt(1).astype(float)
-    graded = graded.assign(changes=different.where(grades.notna().sum(axis=1) > 1))
-    described = f"{min(scale)} to {max(scale)}"
-    table = exam_report(graded, data, scale).assign(labels=labels, scale=described)
-    table["prompt"] = table["measure"].map(prompts)
-    return table, beside_people(graded, data)
+    differ = grades.nunique(axis=1).gt(1).astype(float)
+    was_repeated = grades.notna().sum(axis=1) > 1
+    exam = exam_report(graded.assign(changes=differ.where(was_repeated)), data, scale)
+    table = exam.table.assign(labels=labels, scale=f"{min(scale)} to {max(scale)}")
+    return JudgeExam(table, exam.grades)
 
 
 # Answers that people graded: what is asked, in which order
 
 
-def exam_order(data: PeoplesGrades) -> list[str]:
-    """Return the ids of all questions in the order in which a judge is examined.
+def exam_prompts(data: PeoplesGrades, questions: int | None = None) -> pd.DataFrame:
+    """Return what a judge is asked, one answer and measure a prompt, in the order of asking.
 
     One question of each conversation in turn, drawn by one seed: the first 40 are two of each of
-    the 20 conversations.
+    the 20 conversations. ``questions``: the first so many; None: all.
+
+    DataFrame with question_id, system (of `SYSTEMS`), measure (of `PROMPTS`), prompt.
     """
+    answer_of = data.answers.set_index(["question_id", "system"])["answer"]
+    templates = {measure: load_prompt(prompt) for measure, prompt in PROMPTS.items()}
+    rows = []
+    for name in _exam_order(data)[:questions]:
+        turns = data.dataset.question(name).meta["turns"]
+        shown = {
+            "passages": "\n\n".join(data.passages(name)) or "(none)",
+            "conversation": "\n".join(f"{speaker}: {text}" for speaker, text in turns),
+        }
+        for system in SYSTEMS:
+            shown["answer"] = answer_of[name, system]
+            for measure, template in templates.items():
+                rows.append((name, system, measure, fill_prompt(template, **shown)))
+    return pd.DataFrame(rows, columns=[*_ANSWER, "prompt"])
+
+
+def _exam_order(data: PeoplesGrades) -> list[str]:
+    """Return the ids of all questions in the order in which a judge is examined."""
     by_conversation = defaultdict(list)
     for question in data.dataset.questions:
         by_conversation[question.meta["topic"]].append(question.id)
     draw = random.Random(_ORDER_SEED)
     conversations = sorted(by_conversation)
     draw.shuffle(conversations)
+    drawn = []
     for conversation in conversations:
-        draw.shuffle(by_conversation[conversation])
-    drawn = [by_conversation[conversation][::-1] for conversation in conversations]
+        names = by_conversation[conversation]
+        draw.shuffle(names)
+        drawn.append(names[::-1])
     rounds = itertools.zip_longest(*drawn)
     return [name for one_each in rounds for name in one_each if name is not None]
-
-
-def exam_prompt(question: Question, passages: Sequence[str], answer: str, measure: str) -> str:
-    """Return what a judge is asked about one answer; ``measure`` is a key of `PROMPTS`."""
-    return fill_prompt(
-        load_prompt(PROMPTS[measure]),
-        passages="\n\n".join(passages) or "(none)",
-        conversation="\n".join(f"{speaker}: {text}" for speaker, text in question.meta["turns"]),
-        answer=answer,
-    )
 
 
 def exam_grades(
@@ -219,7 +231,7 @@ def exam_grades(
     Parameters
     ----------
     judge : a chat model or its name, as for `ragbench.llm.ask`.
-    questions : the first so many of `exam_order`; None: all 159, which are 636 calls.
+    questions : the first so many of `exam_prompts`; None: all 159, which are 636 calls.
     options : for `ragbench.llm.ask`: ``cassette``, ``concurrency`` ...
 
     Returns
@@ -227,21 +239,12 @@ def exam_grades(
     DataFrame with question_id, system, measure, grade (1 to 4; NaN where the reply is no grade),
     failure (why there is none), judge.
     """
-    data = load_mtrag() if data is None else data
-    texts = data.answers.set_index(["question_id", "system"])["answer"]
-    rows = []
-    prompts = []
-    for name in exam_order(data)[:questions]:
-        question = data.dataset.question(name)
-        passages = data.passages(name)
-        for system in SYSTEMS:
-            for measure in PROMPTS:
-                rows.append((name, system, measure))
-                prompts.append(exam_prompt(question, passages, texts[name, system], measure))
-    ids = [" ".join(row) for row in rows]
-    options = {"step": "exam", **options}
-    replies = ask(judge, prompts, schema=_OneGrade, ids=ids, **options)
-    graded = pd.DataFrame(rows, columns=_ANSWER)
+    if data is None:
+        data = load_mtrag()
+    graded = exam_prompts(data, questions)
+    prompts = graded.pop("prompt").tolist()
+    ids = [" ".join(row) for row in graded.itertuples(index=False)]
+    replies = ask(judge, prompts, schema=_OneGrade, ids=ids, **{"step": "exam", **options})
     graded["grade"] = [reply.parsed.grade if reply.ok else np.nan for reply in replies]
     graded["failure"] = [_failure(reply.error) for reply in replies]
     return graded.assign(judge=model_name(judge))
@@ -254,22 +257,18 @@ def _failure(error: Any) -> str | None:
 # Answers with reference grades, in the same form
 
 
-def _reference_grades(
-    limit: int | None, scale: Sequence[int]
-) -> tuple[PeoplesGrades, list[Answer]]:
-    """Lay graded answers out as people's grades are, a measure a split; return the answers, too.
+def _reference_grades(limit: int | None) -> PeoplesGrades:
+    """Lay graded answers out as people's grades are, a measure a split.
 
     Each question is a cluster, and column contained the grade by a rule: the best where the true
     answer stands in the answer, else the worst.
     """
     dataset = load_minihop()
-    answers = []
     rows = []
     for split in ("dev", "test"):
         for answer in load_graded_answers(split)[:limit]:
             question = dataset.question(answer.question_id)
             holds = contained(answer.text, question.answer) == 1
-            answers.append(answer)
             rows.append(
                 {
                     "question_id": question.id,
@@ -279,42 +278,33 @@ def _reference_grades(
                     "grade": answer.meta["grade"],
                     "answer": answer.text,
                     "conversation": question.id,
-                    "contained": max(scale) if holds else min(scale),
+                    "contained": max(GRADES) if holds else min(GRADES),
                 }
             )
     table = pd.DataFrame(rows)
-    return PeoplesGrades(dataset, table, table[[*_ANSWER, "rater", "grade"]]), answers
+    return PeoplesGrades(dataset, table, table[[*_ANSWER, "rater", "grade"]])
 
 
-def _graded_references(
-    judge: Any, data: PeoplesGrades, answers: Sequence[Answer], options: Mapping[str, Any]
-) -> pd.DataFrame:
+def _graded_references(judge: Any, data: PeoplesGrades, options: Mapping[str, Any]) -> pd.DataFrame:
     """Have a judge grade them by `ragbench.grade`, as `exam_grades` does MTRAG's."""
+    texts = data.answers[["question_id", "answer"]].itertuples(index=False)
+    answers = [Answer(name, text, "graded answers") for name, text in texts]
     grades = grade(judge, data.dataset.questions, answers, **options)
+    facts = pd.DataFrame([graded.meta for graded in grades])
+    facts = facts.reindex(columns=["error", "detail", "position"]).astype(object)
     graded = data.grades[_ANSWER].copy()
     graded["grade"] = pd.Series([mark.value for mark in grades], dtype=float)
-    errors = [mark.meta.get("error") for mark in grades]
-    details = [mark.meta.get("detail") for mark in grades]
-    graded["failure"] = pd.Series(errors, dtype=object).str.cat(details, ": ")
-    graded["position"] = [mark.meta.get("position", 1) for mark in grades]
+    graded["failure"] = facts["error"].str.cat(facts["detail"], ": ")
+    graded["position"] = facts["position"].fillna(1)
     return graded.assign(judge=grades[0].judge or "the judge")
 
 
 # Comparison
 
 
-def beside_people(graded: pd.DataFrame, data: PeoplesGrades) -> pd.DataFrame:
-    """Return a judge's grades with people's mean grade, the conversation, and the texts."""
-    people = data.grades.groupby(_ANSWER)["grade"].mean().rename("people").reset_index()
-    answers = data.answers[["question_id", "system", "answer", "conversation"]]
-    table = graded.merge(people, on=_ANSWER).merge(answers, on=_ANSWER[:2])
-    texts = {question.id: question.text for question in data.dataset.questions}
-    return table.assign(question=table["question_id"].map(texts))
-
-
 def exam_report(
     graded: pd.DataFrame, data: PeoplesGrades | None = None, scale: Sequence[int] = SCALE
-) -> pd.DataFrame:
+) -> JudgeExam:
     """Compare a judge's grades with people's, beside people with each other and a constant.
 
     Parameters
@@ -324,10 +314,10 @@ def exam_report(
 
     Returns
     -------
-    DataFrame, for each measure a row per grader: the judge; "another person" (each person against
-    the others who graded the same answer: the ceiling); "always 4" (the floor); with reference
-    grades "contained" (a comparison of strings). Columns: answers, unscored, and, with ``_low`` and
-    ``_high`` over conversations,
+    JudgeExam, whose table has for each measure a row per grader: the judge; "another person" (each
+    person against the others who graded the same answer: the ceiling); "always 4" (the floor); with
+    reference grades "contained" (a comparison of strings). Columns: answers, unscored, and, with
+    ``_low`` and ``_high`` over conversations,
 
     accuracy : share of pairs (grader, person) with the same grade.
     kappa : the same beyond chance, a difference weighted by its square.
@@ -352,11 +342,12 @@ def exam_report(
 
     Intervals are those of `ragbench.stats`, with the conversations as clusters: 20 are few.
     """
-    data = load_mtrag() if data is None else data
+    if data is None:
+        data = load_mtrag()
     if missing := {*_ANSWER, "grade"} - set(graded.columns):
         raise DataError(f"no column {min(missing)!r}", "grades as `exam_grades` returns them")
-    beside = beside_people(graded, data)
-    people = data.grades.merge(beside[[*_ANSWER, "conversation"]], on=_ANSWER)
+    grades = _beside_people(graded, data)
+    people = data.grades.merge(grades[[*_ANSWER, "conversation"]], on=_ANSWER)
     judge = graded["judge"].iloc[0] if "judge" in graded else "the judge"
     pairs_of = _pairs_of_graders(people, graded, data, judge, max(scale))
     rows = []
@@ -365,18 +356,27 @@ def exam_report(
             part = pairs[pairs["measure"] == measure]
             if part.empty:
                 continue
-            scored = part[part["grade_given"].notna()]
-            row = {"measure": measure, "grader": grader, "answers": _answers(part)}
-            row["unscored"] = row["answers"] - _answers(scored)
+            scored = part.dropna(subset="grade_given")
             intervals = _agreement(scored, scale)
-            n = row["answers"] - row["unscored"]
-            row["separating"] = _separating(intervals["accuracy"], n)
+            n_scored = _count_answers(scored)
+            row = {"measure": measure, "grader": grader, "answers": _count_answers(part)}
+            row["unscored"] = row["answers"] - n_scored
+            row["separating"] = _separating(intervals["accuracy"], n_scored)
             if grader == judge:
-                intervals |= _corrections(beside[beside["measure"] == measure], max(scale))
+                intervals |= _of_judge_alone(grades[grades["measure"] == measure], max(scale))
             for name in NUMBERS:
                 row |= intervals.get(name, _UNDEFINED).columns(name)
             rows.append(row)
-    return pd.DataFrame(rows)
+    return JudgeExam(pd.DataFrame(rows), grades)
+
+
+def _beside_people(graded: pd.DataFrame, data: PeoplesGrades) -> pd.DataFrame:
+    """Return a judge's grades with people's mean grade, the conversation, and the texts."""
+    people = data.grades.groupby(_ANSWER)["grade"].mean().rename("people").reset_index()
+    answers = data.answers[["question_id", "system", "answer", "conversation"]]
+    table = graded.merge(people, on=_ANSWER).merge(answers, on=_ANSWER[:2])
+    texts = {question.id: question.text for question in data.dataset.questions}
+    return table.assign(question=table["question_id"].map(texts))
 
 
 _UNDEFINED = Interval(math.nan, math.nan, math.nan, 0)
@@ -399,25 +399,25 @@ def _pairs_of_graders(
     return pairs
 
 
-def _answers(pairs: pd.DataFrame) -> int:
+def _count_answers(pairs: pd.DataFrame) -> int:
     return len(pairs[["question_id", "system"]].drop_duplicates())
 
 
 def _agreement(pairs: pd.DataFrame, scale: Sequence[int]) -> dict[str, Interval]:
     """Compare the given grade with the person's, in pairs that conversations hold together."""
-    marks = pairs["grade_given"]
+    given = pairs["grade_given"]
     person = pairs["grade"]
     conversation = pairs["conversation"]
-    said = marks == max(scale)
-    best = person == max(scale)
+    best_given = given == max(scale)
+    is_best = person == max(scale)
     preferred = _preferences(pairs)
     return {
-        "accuracy": _share(marks == person, conversation),
-        "kappa": kappa(person, marks, weights="quadratic", labels=scale, groups=conversation),
-        "spearman": correlation(person, marks, "spearman", groups=conversation),
+        "accuracy": _share(given == person, conversation),
+        "kappa": kappa(person, given, weights="quadratic", labels=scale, groups=conversation),
+        "spearman": correlation(person, given, "spearman", groups=conversation),
         "preference": _share(preferred["agreement"], preferred["conversation"]),
-        "sensitivity": _share(~said[~best], conversation[~best]),
-        "specificity": _share(said[best], conversation[best]),
+        "sensitivity": _share(~best_given[~is_best], conversation[~is_best]),
+        "specificity": _share(best_given[is_best], conversation[is_best]),
     }
 
 
@@ -448,42 +448,58 @@ def _separating(accuracy: Interval, n: int) -> float:
     return float(np.ceil(2 * n * error**2 * (1.96 + 0.84) ** 2 / _APART**2))
 
 
-def _corrections(answers: pd.DataFrame, best: int) -> dict[str, Interval]:
-    """Measure what a judge's grades of answers say of the share that is fully right."""
+def _of_judge_alone(answers: pd.DataFrame, best: int) -> dict[str, Interval]:
+    """Measure what a judge's grades of answers say of the share that is fully right, and what
+    else they follow.
+    """
     scored = answers[answers["grade"].notna()]
     conversation = scored["conversation"]
     said = scored["grade"].eq(best)
     right = scored["people"].round().eq(best)
-    miss = scored["grade"] - scored["people"]
+    error = scored["grade"] - scored["people"]
+    words = scored["answer"].str.split().str.len()
     options = {"method": "spearman", "groups": conversation.tolist()}
     intervals = {
         "share_people": _share(right, conversation),
         "share_judge": _share(said, conversation),
-        "length_bias": correlation(miss, scored["answer"].str.split().str.len(), **options),
+        "length_bias": correlation(error, words, **options),
     }
     if "position" in scored:
-        intervals["position_bias"] = correlation(miss, scored["position"], **options)
+        intervals["position_bias"] = correlation(error, scored["position"], **options)
     if "changes" in scored:
         intervals["changes"] = _share(scored["changes"], conversation)
     if conversation.nunique() >= _FEW:
-        seen = pd.factorize(conversation)[0] % 2 == 0
-        columns = np.column_stack([said, right, seen])
-        intervals["rogan_gladen"] = bootstrap_ci(
-            np.arange(len(scored)),
-            lambda places: _rogan_gladen(*columns[places.astype(int)].T),
-            groups=conversation.tolist(),
-        )
-        labels = right.astype(float).where(seen).to_numpy()[:, None]
-        judged = said.to_numpy(float)[:, None]
-        strata = np.zeros(len(scored), int)
-        (intervals["ppi"],) = ppi_shares(labels, judged, strata, clusters=conversation.to_numpy())
+        intervals |= _corrected_shares(said.to_numpy(), right.to_numpy(), conversation)
     return intervals
+
+
+def _corrected_shares(
+    said: np.ndarray, right: np.ndarray, conversation: pd.Series
+) -> dict[str, Interval]:
+    """Correct the judge's share by people's grades of every second conversation."""
+    seen = pd.factorize(conversation)[0] % 2 == 0
+
+    def of_drawn(places: np.ndarray) -> float:
+        drawn = places.astype(int)
+        return _rogan_gladen(said[drawn], right[drawn], seen[drawn])
+
+    places = np.arange(len(said))
+    labels = np.where(seen, right, np.nan)[:, None]
+    judged = said.astype(float)[:, None]
+    strata = np.zeros(len(said), int)
+    (ppi,) = ppi_shares(labels, judged, strata, clusters=conversation.to_numpy())
+    rogan_gladen = bootstrap_ci(places, of_drawn, groups=conversation.tolist())
+    return {"rogan_gladen": rogan_gladen, "ppi": ppi}
 
 
 def _rogan_gladen(said: np.ndarray, right: np.ndarray, seen: np.ndarray) -> float:
     """Correct the share that a judge said by its errors where the right grade was seen."""
+    seen_right = seen & right
+    seen_wrong = seen & ~right
     with np.errstate(invalid="ignore"):
-        sensitivity = (said & seen & right).sum() / (seen & right).sum()
-        false_alarms = (said & seen & ~right).sum() / (seen & ~right).sum()
+        sensitivity = (said & seen_right).sum() / seen_right.sum()
+        false_alarms = (said & seen_wrong).sum() / seen_wrong.sum()
     informed = sensitivity - false_alarms  # sensitivity + specificity - 1
-    return (said.mean() - false_alarms) / informed if informed else math.nan
+    if informed == 0:
+        return math.nan
+    return (said.mean() - false_alarms) / informed

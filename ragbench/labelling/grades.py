@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections import Counter
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ from ragbench.stats.tables import rows_by_scale
 
 GRADE_COLUMNS = tuple(f"grade {grade}" for grade in GRADES)
 PROMPT = "thesis_grade"
-_SIZES = {"one": 1, "ten": 10, "systems": None}  # answers in a prompt; None: all of the group
+_SIZES = {"one": 1, "ten": 10, "systems": sys.maxsize}  # most answers in a prompt
 MAX_CHARS = 4000  # of one answer in a prompt; a one-sentence answer has 200
 
 
@@ -48,12 +49,13 @@ def grade_shares(
     if scale is None:
         scale = sorted({grade for own, _ in rows_by_scale(rows) for grade in own})
     groups = rows.groupby(by, sort=False)
-    table = pd.crosstab(rows[by], rows["grade"])
-    table = table.reindex(index=groups["seconds"].mean().index, columns=list(scale), fill_value=0)
-    scored = table.sum(axis=1)
-    table = table.div(scored.where(scored > 0), axis=0)
+    seconds = groups["seconds"].mean()
+    counts = pd.crosstab(rows[by], rows["grade"])
+    counts = counts.reindex(index=seconds.index, columns=list(scale), fill_value=0)
+    scored = counts.sum(axis=1)
+    table = counts.div(scored.where(scored > 0), axis=0)
     table.columns = [f"grade {grade}" for grade in scale]
-    table["seconds"] = groups["seconds"].mean()
+    table["seconds"] = seconds
     table["n"] = scored
     table["unscored"] = groups["grade"].agg(lambda grades: grades.isna().sum())
     return table.rename_axis(by).reset_index()
@@ -70,24 +72,28 @@ def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tupl
 
     Source: thesis §3.2.1 ("ten": 7,404 x 5 calls), Table 3.3 ("systems").
     """
-    size = _SIZES.get(per_prompt, per_prompt) or max(len(answers), 1)
-    if not isinstance(size, int) or size < 1 or per_prompt == 0:
+    size = _SIZES.get(per_prompt, per_prompt)
+    if not isinstance(size, int) or size < 1:
         expected = "'one', 'ten', 'systems' or a number of at least 1"
         raise ConfigError(f"per_prompt={per_prompt!r}", expected, "choose one of these")
-    rows = [(a.question_id, a.meta.get("budget") or 0, _system(a)) for a in answers]
-    table = pd.DataFrame(rows, columns=["question", "budget", "system"])
-    largest = table.groupby("question")["budget"].transform("max")
-    table["budget"] = table["budget"].where(table["budget"] > 0, largest)
-    column = {"ten": ["system"], "systems": ["budget"]}.get(per_prompt, [])
+    largest: dict[str, int] = defaultdict(int)  # budget of each question's answers
+    for answer in answers:
+        budget = answer.meta.get("budget") or 0
+        largest[answer.question_id] = max(largest[answer.question_id], budget)
+    together: dict[Any, list[int]] = defaultdict(list)
+    for place, answer in enumerate(answers):
+        question = answer.question_id
+        shared = None
+        if per_prompt == "ten":
+            shared = answer.meta.get("retriever", answer.meta.get("system"))
+        elif per_prompt == "systems":
+            shared = answer.meta.get("budget") or largest[question]
+        together[question, shared].append(place)
     prompts = []
-    for places in table.groupby(["question", *column], dropna=False).indices.values():
+    for places in together.values():
         starts = range(0, len(places), size)
-        prompts += [tuple(places[start : start + size].tolist()) for start in starts]
+        prompts += [tuple(places[start : start + size]) for start in starts]
     return sorted(prompts)
-
-
-def _system(answer: Answer) -> Any:
-    return answer.meta.get("retriever", answer.meta.get("system"))
 
 
 def _grading_prompts(
@@ -107,14 +113,17 @@ def _grading_prompts(
         if order is not None:
             places = _shuffled(places, order, question.id, before[question.id])
         before[question.id] += len(places)
-        shown = [_shown(answers[place].text) for place in places]
+        numbered = []
+        for number, place in enumerate(places, 1):
+            numbered.append(f"{number}. {_shown(answers[place].text)}")
+        facts = [f"- {fact}" for fact in question.facts()]
         prompts[places] = fill_prompt(
             template,
             question=question.text,
             reference=question.answer,
-            facts="\n".join(f"- {fact}" for fact in question.facts()) or "(none given)",
+            facts="\n".join(facts) or "(none given)",
             count=str(len(places)),
-            answers="\n".join(f"{number}. {text}" for number, text in enumerate(shown, 1)),
+            answers="\n".join(numbered),
         )
     return prompts
 
@@ -181,20 +190,33 @@ def grade(
     grades: dict[int, Grade] = {}
     for (places, text), reply in zip(prompts.items(), replies, strict=True):
         facts = {"shown": len(places), "order": order, **_reply_meta(reply, text)}
-        values = reply.parsed.grades if reply.ok else [None] * len(places)
-        for position, (place, value) in enumerate(zip(places, values, strict=True), 1):
-            answer = answers[place]
-            meta = {**answer.meta, "generator": answer.generator, "position": position}
-            meta |= {"cut": len(_one_line(answer.text)) > MAX_CHARS, **facts}
-            raw = reply.raw or reply.text
-            grades[place] = Grade(answer.question_id, value, reply.model, raw, meta)
+        shown = [answers[place] for place in places]
+        grades |= zip(places, _grades_of(shown, reply, facts), strict=True)
     return [grades[place] for place in range(len(answers))]
 
 
+def _grades_of(answers: Sequence[Answer], reply: Reply, facts: dict[str, Any]) -> list[Grade]:
+    """Return the grades of the answers that a prompt shows, in their order there."""
+    values = [None] * len(answers)
+    if reply.ok:
+        values = reply.parsed.grades
+    raw = reply.raw or reply.text
+    grades = []
+    for position, (answer, value) in enumerate(zip(answers, values, strict=True), 1):
+        is_cut = len(_one_line(answer.text)) > MAX_CHARS
+        meta = {"generator": answer.generator, "position": position, "cut": is_cut}
+        meta = {**answer.meta, **meta, **facts}
+        grades.append(Grade(answer.question_id, value, reply.model, raw, meta))
+    return grades
+
+
 def _reply_meta(reply: Reply, prompt: str) -> dict[str, Any]:
-    meta = {name: getattr(reply, name) for name in ("repairs", "seconds")}
-    meta["prompt_estimate"] = estimate_tokens(prompt) + 4  # for the template
-    meta["usage"] = reply.usage.to_dict()
+    meta = {
+        "repairs": reply.repairs,
+        "seconds": reply.seconds,
+        "prompt_estimate": estimate_tokens(prompt) + 4,  # for the template
+        "usage": reply.usage.to_dict(),
+    }
     if reply.error is not None:
         meta["error"] = reply.error.kind
         meta["detail"] = str(reply.error.without_address())
@@ -224,9 +246,10 @@ def _shuffled(places: tuple[int, ...], seed: int, question_id: str, before: int)
 
     ``before``: answers to its question in the prompts before.
     """
-    words = hashlib.sha256(question_id.encode()).digest()[:8] + before.to_bytes(8, "big")
-    rng = np.random.default_rng([seed, int.from_bytes(words, "big")])
-    return tuple(places[i] for i in rng.permutation(len(places)))
+    digest = hashlib.sha256(question_id.encode()).digest()
+    number = int.from_bytes(digest[:8] + before.to_bytes(8, "big"), "big")
+    drawn = np.random.default_rng([seed, number]).permutation(len(places))
+    return tuple(places[i] for i in drawn)
 
 
 # Graded answers, on which `ragbench.measure_judge` measures a judge
@@ -244,7 +267,7 @@ def load_graded_answers(split: str | None = None) -> tuple[Answer, ...]:
     path = packaged_data("minihop", "labels", "answers", "graded_answers.jsonl")
     answers = []
     for _, row in read_jsonl(path):
-        if split in (None, row["split"]):
+        if split is None or split == row["split"]:
             meta = {name: row.get(name) for name in ("id", "split", "grade", "second_grade")}
             answers.append(Answer(row["question_id"], row["answer"], "graded answers", meta=meta))
     return tuple(answers)

@@ -7,10 +7,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ragbench.labelling.asking import label_step
+from ragbench.labelling.asking import LabelStep
 from ragbench.metrics.keypoints import VERDICTS
 
-_STEP = label_step("keypoints", "steps_keypoints", VERDICTS, "response", "neither", "keypoints")
+_STEP = LabelStep.of_choices(
+    "keypoints", "steps_keypoints", VERDICTS, needs="response", blank="neither", items="keypoints"
+)
 
 
 def keypoint_verdicts(

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field
 
 from ragbench.data.ragchecker import Claim
 from ragbench.embedding import embed_distinct, make_embedder
-from ragbench.labelling.asking import Context, LabelStep, context_text, texts_step
+from ragbench.labelling.asking import Context, LabelStep, context_text
 from ragbench.metrics.reference_free import (
     ExtractedSentences,
     answer_relevance,
@@ -30,8 +30,8 @@ from ragbench.metrics.reference_free import (
 )
 from ragbench.text.sentences import split_sentences
 
-_STATEMENTS = texts_step("statements", "steps_statements", "answer", "claims")
-_SENTENCES = texts_step("sentences", "steps_sentences", "context", "sentences")
+_STATEMENTS = LabelStep.of_texts("statements", "steps_statements", "answer", "claims")
+_SENTENCES = LabelStep.of_texts("sentences", "steps_sentences", "context", "sentences")
 
 
 # A label after a sentence that says why. Names and fields are a part of recorded requests.
@@ -109,7 +109,7 @@ class ModelRagas:
 
         Source: RAGAS, section 3, Eq 1.
         """
-        step = texts_step("questions", "steps_questions", "answer", "questions", self.n)
+        step = LabelStep.of_texts("questions", "steps_questions", "answer", "questions", self.n)
         counts = [str(self.n)] * len(answers)
         return step.ask(self.model, self.options, answer=answers, count=counts)
 
@@ -126,8 +126,11 @@ class ModelRagas:
         copied = _SENTENCES.ask(self.model, self.options, context=contexts, question=questions)
         extracted: list[ExtractedSentences | None] = []
         for copies, context in zip(copied, contexts, strict=True):
+            if copies is None:
+                extracted.append(None)
+                continue
             sentences = split_sentences(context_text(context, "context"), "en")
-            extracted.append(None if copies is None else match_sentences(copies, sentences))
+            extracted.append(match_sentences(copies, sentences))
         return extracted
 
     def faithfulness(
@@ -140,9 +143,11 @@ class ModelRagas:
 
         ``questions`` help to read the answers.
         """
-        questions = [""] * len(answers) if questions is None else questions
+        if questions is None:
+            questions = [""] * len(answers)
+        statements = self.statements(questions, answers)
         rows = []
-        for verdicts in self.verdicts(self.statements(questions, answers), contexts):
+        for verdicts in self.verdicts(statements, contexts):
             if verdicts is None:
                 rows.append((math.nan, 0, "statements unread", None))
                 continue
@@ -157,16 +162,17 @@ class ModelRagas:
         Column ``cosines``: of each generated question to the question.
         """
         generated = self.questions(answers)
-        texts = itertools.chain.from_iterable(filter(None, generated))
-        vectors = embed_distinct(self.embedder or make_embedder(), [*questions, *texts])
+        every = [*questions, *itertools.chain.from_iterable(filter(None, generated))]
+        vectors = embed_distinct(self.embedder or make_embedder(), every)
         rows = []
         for question, texts in zip(questions, generated, strict=True):
             if texts is None:
                 rows.append((math.nan, 0, "questions unread", None))
                 continue
-            vector = vectors[question]
-            score = answer_relevance(vector, [vectors[text] for text in texts])
-            cosines = [answer_relevance(vector, [vectors[text]]) for text in texts]
+            asked = vectors[question]
+            of_texts = [vectors[text] for text in texts]
+            score = answer_relevance(asked, of_texts)
+            cosines = [answer_relevance(asked, [vector]) for vector in of_texts]
             why = "zero vector" if texts else "no questions"
             rows.append((score, len(texts), _status(score, why), cosines))
         return pd.DataFrame(rows, columns=["score", "n", "status", "cosines"])
@@ -184,9 +190,10 @@ class ModelRagas:
             if sentences is None:
                 rows.append((math.nan, 0, "extraction unread", 0, 0))
                 continue
-            score = context_relevance(len(sentences.sentences), sentences.total)
-            counts = (len(sentences.sentences), len(sentences.altered))
-            rows.append((score, sentences.total, _status(score, "empty context"), *counts))
+            extracted = len(sentences.sentences)
+            score = context_relevance(extracted, sentences.total)
+            status = _status(score, "empty context")
+            rows.append((score, sentences.total, status, extracted, len(sentences.altered)))
         return pd.DataFrame(rows, columns=["score", "n", "status", "extracted", "altered"])
 
 

@@ -16,8 +16,7 @@ from ragbench.labelling.exam import (
     PROMPTS,
     SYSTEMS,
     exam_grades,
-    exam_order,
-    exam_prompt,
+    exam_prompts,
     exam_report,
     measure_judge,
 )
@@ -53,7 +52,7 @@ def judged(keys, grades):
 
 
 def report(*grades):
-    return exam_report(judged(GIVEN, grades), people(GIVEN)).set_index("grader")
+    return exam_report(judged(GIVEN, grades), people(GIVEN)).table.set_index("grader")
 
 
 def test_by_hand():
@@ -94,7 +93,7 @@ def test_the_share_is_corrected_by_every_second_conversation_and_biases_are_name
     said = [4, 4, 4, 3, 4, 4, 2, 4]
     texts = ["one two", "one", "one two three four", "one", "one", "one", "one", "1 2 3 4 5"]
     graded = judged(truth, said).assign(position=1, changes=[0, 1, 0, 0, 0, 0, 0, 0])
-    row = exam_report(graded, people(truth, texts)).set_index("grader").loc["the judge"]
+    row = exam_report(graded, people(truth, texts)).table.set_index("grader").loc["the judge"]
     # seen: a, c, e, g. Of three right ones the judge finds two, the wrong one it calls right
     sensitivity, specificity, share = 2 / 3, 0, 6 / 8
     expected = (share + specificity - 1) / (sensitivity + specificity - 1)
@@ -117,7 +116,7 @@ def test_grades_without_their_columns_are_refused():
 
 def test_the_first_twenty_questions_are_of_twenty_conversations():
     data = load_mtrag()
-    order = exam_order(data)
+    order = exam_prompts(data)["question_id"].unique()
     topics = [data.dataset.question(name).meta["topic"] for name in order]
     assert len(set(order)) == 159
     assert len(set(topics[:20])) == len(set(topics[20:40])) == 20
@@ -129,10 +128,12 @@ def test_the_first_twenty_questions_are_of_twenty_conversations():
 def test_the_prompt_holds_all_that_people_saw(measure, words):
     data = load_mtrag()
     question = next(q for q in data.dataset.questions if q.id.endswith("::>3"))
-    prompt = exam_prompt(question, data.passages(question.id), "The answer.", measure)
+    key = ["question_id", "system", "measure"]
+    prompt = exam_prompts(data).set_index(key)["prompt"][question.id, SYSTEMS[0], measure]
+    answer = data.answers.set_index(key[:2])["answer"][question.id, SYSTEMS[0]]
     assert all(text in prompt for text in data.passages(question.id))
     assert all(text in prompt for _, text in question.meta["turns"])
-    assert "The answer." in prompt
+    assert answer in prompt
     assert words in prompt
 
 
@@ -148,7 +149,7 @@ def test_a_judge_is_asked_once_per_answer_and_measure_beside_people_and_referenc
         assert len(server.calls) == 2 * len(graded) + 2 * 2
         summary = exam.summary()
     by_people = exam.table[exam.table["labels"] == "MTRAG, people"]
-    assert by_people["accuracy"].tolist() == exam_report(graded)["accuracy"].tolist()
+    assert by_people["accuracy"].tolist() == exam_report(graded).table["accuracy"].tolist()
     assert set(by_people["prompt"]) == set(PROMPTS.values())
     assert exam.table["scale"].tolist() == ["1 to 4"] * 6 + ["1 to 5"] * 6
     graders = {grader for labels, _, grader in summary.columns if labels == "MiniHop, reference"}
@@ -187,7 +188,7 @@ def test_the_yardstick_itself_is_as_good_as_contained():
 def test_reference_grades_by_hand():
     keys = [("p", "a"), ("p", "b"), ("q", "a"), ("q", "b")]
     data = people(dict(zip(keys, [(1,), (1,), (2,), (5,)], strict=True)))
-    row = exam_report(judged(keys, [1, 2, 2, None]), data, range(1, 6)).iloc[0]
+    row = exam_report(judged(keys, [1, 2, 2, None]), data, range(1, 6)).table.iloc[0]
     assert (row["answers"], row["unscored"]) == (4, 1)
     assert row["accuracy"] == pytest.approx(2 / 3)
     assert row["kappa"] == pytest.approx(cohen_kappa_score([1, 1, 2], [1, 2, 2]))
@@ -228,3 +229,12 @@ def test_a_judge_whose_replies_cannot_be_read_is_measured_and_one_that_is_not_th
         measure_judge(judge, limit=1, progress=False, retries=0)
     with pytest.raises(ConfigError, match=r"no judge is named(.|\n)*ollama:llama3:8b.*smollm2"):
         measure_judge(None)
+
+
+def test_a_prompt_of_another_scale_than_the_reference_grades_is_refused_before_any_call(tmp_path):
+    prompt = tmp_path / "mine.txt"
+    prompt.write_text("---\nScale:\n0: wrong\n1: right\n---\n{question} {answers}")
+    with FakeOllama() as server:
+        with pytest.raises(ConfigError, match=r"mine.txt(.|\n)*1 to 5(.|\n)*ragbench.kappa"):
+            measure_judge(server.model(), prompt=prompt, limit=1, progress=False)
+        assert server.calls == []

@@ -9,7 +9,7 @@ from checks import load_script, refuse_servers
 from notebook_parts import parts
 
 from ragbench.data.mtrag import load_mtrag
-from ragbench.labelling.exam import PROMPTS, SCALE, SYSTEMS, exam_order, exam_prompt
+from ragbench.labelling.exam import PROMPTS, SCALE, SYSTEMS, exam_prompts
 from ragbench.paths import packaged_data, shared_data
 
 NOTEBOOK = parts("50")
@@ -34,7 +34,8 @@ def test_every_prompt_of_a_recorded_exam_has_its_grade_and_no_server_starts(name
     graded = recorded_exam(name)
     assert len(graded) == EXAMS[name] * len(SYSTEMS) * len(PROMPTS)
     assert graded["grade"].isin(SCALE).all()
-    assert graded["question_id"].unique().tolist() == exam_order(load_mtrag())[: EXAMS[name]]
+    order = exam_prompts(load_mtrag())["question_id"].unique()
+    assert graded["question_id"].unique().tolist() == order[: EXAMS[name]].tolist()
     assert len(recorded_exam(name, 1)) == 4
 
 
@@ -43,7 +44,7 @@ def test_the_replayed_grade_is_the_likeliest_one_and_llama_cpp_seldom_disagrees(
     asked = asked.assign(likeliest=asked[LOGS].to_numpy().argmax(1) + 1)
     graded = recorded_exam("qwen").merge(asked, on=ANSWER, validate="1:1")
     same = graded["grade"] == graded["likeliest"]
-    first = graded["question_id"].isin(exam_order(load_mtrag())[:LLAMA_CPP])
+    first = graded["question_id"].isin(graded["question_id"].unique()[:LLAMA_CPP])
     assert same[~first].all()
     assert (~same[first]).sum() == 2
 
@@ -64,12 +65,9 @@ def test_probabilities_of_the_labels_add_up_and_every_answer_was_asked_in_each_w
 
 def test_the_scripts_requests_are_the_exams_prompts_and_turned_grades_keep_every_line():
     requests = [request for _, request in zip(range(6), people.exam_requests(), strict=False)]
-    data = load_mtrag()
-    name = exam_order(data)[0]
-    question = data.dataset.question(name)
-    answer = data.answers.set_index(["question_id", "system"])["answer"][name, SYSTEMS[0]]
-    prompt = exam_prompt(question, data.passages(name), answer, "faithfulness")
-    assert requests[0]["key"] == ["exam", name, SYSTEMS[0], "faithfulness"]
+    first = exam_prompts(load_mtrag()).iloc[0]
+    prompt = first["prompt"]
+    assert requests[0]["key"] == ["exam", first["question_id"], SYSTEMS[0], "faithfulness"]
     assert requests[0]["prompt"] == prompt
     turned = requests[1]["prompt"]
     assert sorted(turned.split("\n")) == sorted(prompt.split("\n"))
