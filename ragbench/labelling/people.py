@@ -34,6 +34,7 @@ from ragbench.stats import binomial_ci, kappa
 
 _POOLED = "all keypoints"
 COLUMNS = ["kind", "item", "aspect", "label", "annotator", "at", "note"]
+_HEAD = ",".join(COLUMNS)  # the first line of a label file
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,9 @@ class _LabelKind:
     @property
     def keys(self) -> dict[str, str]:
         """The label that each key gives: a digit is its own key, else its place is."""
-        digits = all(label.isdigit() for label in self.labels)
-        return {
-            label if digits else str(place): label for place, label in enumerate(self.labels, 1)
-        }
+        if all(label.isdigit() for label in self.labels):
+            return {label: label for label in self.labels}
+        return {str(place): label for place, label in enumerate(self.labels, 1)}
 
 
 KINDS: Mapping[str, _LabelKind] = {
@@ -162,10 +162,11 @@ def append_labels(path: str | Path, labels: pd.DataFrame | Iterable[Mapping[str,
     for row in rows.to_numpy().tolist():
         _checked(row, f"{path}, a new row")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_name(f".{path.name}.lock")), open(path, "a+b") as file:
+    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    with lock, open(path, "a+b") as file:
         is_new = file.tell() == 0
         if not is_new and not _is_label_file(path):
-            expected = f"the first line {','.join(COLUMNS)}"
+            expected = f"the first line {_HEAD}"
             raise DataError(f"{path} is no label file", expected, "choose another file")
         lines = rows.to_csv(None, index=False, header=is_new, lineterminator="\n")
         file.write(lines.encode("utf-8"))
@@ -178,61 +179,67 @@ def load_labels(*paths: str | Path) -> pd.DataFrame:
     DataError names file and line of every bad row.
     """
     files: list[Path] = []
-    for path in map(Path, paths):
-        path = path.expanduser()
-        files += filter(_is_label_file, sorted(path.glob("*.csv"))) if path.is_dir() else [path]
+    for path in paths:
+        path = Path(path).expanduser()
+        if path.is_dir():
+            files += filter(_is_label_file, sorted(path.glob("*.csv")))
+        else:
+            files.append(path)
     rows = []
     for file in files:
         first, *lines = read_text(file).splitlines()
-        if first != ",".join(COLUMNS):
+        if first != _HEAD:
+            got = f"{file}, line 1: {first[:80]!r}"
             do = "check that this is a label file; a spreadsheet may have changed its separator"
-            raise DataError(
-                f"{file}, line 1: {first[:80]!r}", f"the columns {','.join(COLUMNS)}", do
-            )
+            raise DataError(got, f"the columns {_HEAD}", do)
         numbered = enumerate(csv.reader(lines), 2)
-        rows += each_record(
-            file, ((f"line {n}", row) for n, row in numbered if row), _checked, None
-        )
+        cells = ((f"line {number}", row) for number, row in numbered if row)
+        rows += each_record(file, cells, _checked, None)
     return pd.DataFrame(rows, columns=COLUMNS, dtype=object)
 
 
 def current(labels: pd.DataFrame, kind: str | None = None) -> pd.DataFrame:
     """Keep the row that holds for each kind (or one), item, aspect and annotator: the last."""
-    rows = labels if kind is None else labels[labels["kind"] == kind]
-    rows = rows.drop_duplicates(["kind", "item", "aspect", "annotator"], keep="last")
-    return rows.reset_index(drop=True)
+    if kind is not None:
+        labels = labels[labels["kind"] == kind]
+    held = labels.drop_duplicates(["kind", "item", "aspect", "annotator"], keep="last")
+    return held.reset_index(drop=True)
 
 
 def _is_label_file(path: Path) -> bool:
     with open(path, encoding="utf-8-sig", errors="replace") as file:
-        return file.readline().rstrip("\r\n") == ",".join(COLUMNS)
+        return file.readline().rstrip("\r\n") == _HEAD
 
 
 def _checked(row: list[str], where: str) -> list[str]:
     """Return a row that is as the form writes it."""
-    cells = dict(zip(COLUMNS, row, strict=False))
-    kind = KINDS.get(cells["kind"])
-    fault = ""
-    if len(row) != len(COLUMNS):
-        fault = f"{len(row)} columns instead of {len(COLUMNS)}"
-    elif kind is None:
-        fault = f"the kind {cells['kind']!r}; there are {', '.join(KINDS)}"
-    else:
-        allowed = {"aspect": kind.aspects, "label": kind.labels, "item": (), "annotator": ()}
-        for column, names in allowed.items():
-            if not cells[column].strip():
-                fault = f"an empty {column}"
-            elif names and cells[column] not in names:
-                fault = f"the {column} {cells[column]!r} of {kind.name}; there are "
-                fault += ", ".join(names)
+    fault = _fault(row)
     if fault:
         expected = "a row as the labelling form writes it"
         raise DataError(f"{where}: {fault}", expected, "correct or remove that line")
     return row
 
 
+def _fault(row: list[str]) -> str:
+    """Say what is wrong with a row; an empty text where nothing is."""
+    if len(row) != len(COLUMNS):
+        return f"{len(row)} columns instead of {len(COLUMNS)}"
+    cells = dict(zip(COLUMNS, row, strict=True))
+    kind = KINDS.get(cells["kind"])
+    if kind is None:
+        return f"the kind {cells['kind']!r}; there are {', '.join(KINDS)}"
+    for column in ("aspect", "label", "item", "annotator"):
+        if not cells[column].strip():
+            return f"an empty {column}"
+    for column, names in (("aspect", kind.aspects), ("label", kind.labels)):
+        if names and cells[column] not in names:
+            known = ", ".join(names)
+            return f"the {column} {cells[column]!r} of {kind.name}; there are {known}"
+    return ""
+
+
 def agreement(a: pd.DataFrame, b: pd.DataFrame, *, resamples: int = 2000) -> pd.DataFrame:
-    """Compare two names_of' labels of one kind, one person's rows each (`current` is applied).
+    """Compare two people's labels of one kind, one person's rows each (`current` is applied).
 
     ``resamples``: of kappa's bootstrap interval. DataFrame, one row per aspect
     (keypoints: one for all of them), with the columns
@@ -248,36 +255,37 @@ def agreement(a: pd.DataFrame, b: pd.DataFrame, *, resamples: int = 2000) -> pd.
     a = current(a)
     b = current(b)
     kinds = {*a["kind"], *b["kind"]}
-    by_a = sorted(set(a["annotator"]))
-    by_b = sorted(set(b["annotator"]))
-    if (len(kinds), len(by_a), len(by_b)) != (1, 1, 1) or by_a == by_b:
-        got = f"labels of kind {', '.join(sorted(kinds))} by {by_a} and {by_b}"
+    people = [sorted(set(rows["annotator"])) for rows in (a, b)]
+    if len(kinds) != 1 or [len(names) for names in people] != [1, 1] or people[0] == people[1]:
+        got = f"labels of kind {', '.join(sorted(kinds))} by {people[0]} and {people[1]}"
         do = "take current(labels, kind), and each person's rows of it"
         raise DataError(got, "one kind, two people", do)
     kind = KINDS[kinds.pop()]
-    table = a.merge(b, on=["item", "aspect"], suffixes=("_a", "_b"))
+    both = a.merge(b, on=["item", "aspect"], suffixes=("_a", "_b"))
     if not kind.aspects:
-        table["aspect"] = _POOLED
+        both["aspect"] = _POOLED
     rows = []
     for aspect in kind.aspects or [_POOLED]:
-        labels = table[table["aspect"] == aspect]
-        rows.append({"aspect": aspect, **_agreement(labels, kind, resamples)})
+        of_aspect = both[both["aspect"] == aspect]
+        labels = (of_aspect["label_a"], of_aspect["label_b"])
+        rows.append({"aspect": aspect, **_agreement(*labels, kind, resamples)})
     return pd.DataFrame(rows)
 
 
-def _agreement(labels: pd.DataFrame, kind: _LabelKind, resamples: int) -> dict[str, float]:
-    """Compare the columns label_a and label_b."""
-    first = labels["label_a"]
-    second = labels["label_b"]
-    options = {"labels": list(kind.labels), "resamples": resamples}
+def _agreement(
+    first: pd.Series, second: pd.Series, kind: _LabelKind, resamples: int
+) -> dict[str, float]:
+    weights = None
     within_one = math.nan
     if kind.ordered:
-        options["weights"] = "quadratic"
+        weights = "quadratic"
         steps = first.astype(float) - second.astype(float)
         within_one = steps.abs().le(1).mean()
-    equal = binomial_ci(int((first == second).sum()), len(labels))
-    intervals = equal.columns("agreement") | kappa(first, second, **options).columns("kappa")
-    return {"n": len(labels), **intervals, "within_one": within_one}
+    equal = binomial_ci(int((first == second).sum()), len(first))
+    labels = list(kind.labels)
+    beyond_chance = kappa(first, second, weights=weights, labels=labels, resamples=resamples)
+    intervals = equal.columns("agreement") | beyond_chance.columns("kappa")
+    return {"n": len(first), **intervals, "within_one": within_one}
 
 
 class Session:
@@ -306,30 +314,17 @@ class Session:
         self.annotator = annotator.strip()
         if not self.annotator:
             raise ConfigError("no annotator", "a name or initials", "pass annotator='...'")
-        self._check(items)
+        _check_items(items, self.kind)
         self.items = sorted(items, key=lambda item: self._place(item.id))
         # item and aspect -> label and note
         self._labels: dict[tuple[str, str], tuple[str, str]] = {}
         if self.path.is_file() and self.path.stat().st_size:
             rows = current(load_labels(self.path), kind)
             for row in rows[rows["annotator"] == self.annotator].itertuples():
-                self._labels[row.item, row.aspect] = row.label, row.note
+                self._labels[row.item, row.aspect] = (row.label, row.note)
         self.position = 0
         self.aspect = ""
         self.next_open(-1)
-
-    def _check(self, items: Sequence[LabelItem]) -> None:
-        ids = {item.id for item in items}
-        if not items or len(ids) != len(items):
-            raise ConfigError(f"{len(items)} items with {len(ids)} ids", "one or more, an id each")
-        kind = self.kind
-        for item in items:
-            if len(item.candidates) != kind.candidates:
-                got = f"item {item.id!r} with {len(item.candidates)} candidates"
-                raise ConfigError(got, f"{kind.candidates} for {kind.name}")
-            if bool(kind.aspects) == bool(item.aspects):
-                expected = "none: the kind has its own" if kind.aspects else "one per keypoint"
-                raise ConfigError(f"item {item.id!r} with {len(item.aspects)} aspects", expected)
 
     def _place(self, name: str) -> str:
         """Return what orders names: a hash with the seed; without a seed all are alike."""
@@ -365,8 +360,8 @@ class Session:
         """This annotator's labels that hold, of the session's items: the columns kind to annotator
         of the file.
         """
-        rows = []
         ids = {item.id for item in self.items}
+        rows = []
         for (item, aspect), (label, _) in self._labels.items():
             if item in ids:
                 rows.append((self.kind.name, item, aspect, label, self.annotator))
@@ -381,8 +376,11 @@ class Session:
         """Show the next item after a position that is not done, from the start again; stay when all
         are.
         """
-        after = self.position if after is None else after
-        for place in [*range(after + 1, len(self.items)), *range(after + 1)]:
+        if after is None:
+            after = self.position
+        n = len(self.items)
+        for step in range(1, n + 1):
+            place = (after + step) % n
             if self._open(self.items[place]):
                 return self.go(place)
         return self.go(after)
@@ -404,12 +402,12 @@ class Session:
         """
         if key not in self.kind.keys:
             return False
-        place = (self.item.id, self.aspect)
+        item = self.item.id
         label = self._turned(self.kind.keys[key])
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        row = (self.kind.name, *place, label, self.annotator, now, note)
+        row = (self.kind.name, item, self.aspect, label, self.annotator, now, note)
         append_labels(self.path, [dict(zip(COLUMNS, row, strict=True))])  # on a full disk it raises
-        self._labels[place] = label, note
+        self._labels[item, self.aspect] = (label, note)
         self.next_open(self.position - 1)  # first what is open of this item
         return True
 
@@ -417,11 +415,28 @@ class Session:
         """A preference in the file is about the candidates as given: turn it round when the sides
         are swapped.
         """
-        is_swapped = self.candidates() != list(self.item.candidates)
-        return str(-int(label)) if self.kind.name == "preference" and is_swapped else label
+        if self.kind.name != "preference" or self.candidates() == list(self.item.candidates):
+            return label
+        return str(-int(label))
 
     def shown_label(self, aspect: str) -> str:
         """The key that gives the label which an aspect has; empty without one."""
         label, _ = self._labels.get((self.item.id, aspect), ("", ""))
-        keys = {stored: key for key, stored in self.kind.keys.items()}
-        return keys[self._turned(label)] if label else ""
+        if not label:
+            return ""
+        key_of = {given: key for key, given in self.kind.keys.items()}
+        return key_of[self._turned(label)]
+
+
+def _check_items(items: Sequence[LabelItem], kind: _LabelKind) -> None:
+    """ConfigError for items that do not fit the kind."""
+    ids = {item.id for item in items}
+    if not items or len(ids) != len(items):
+        raise ConfigError(f"{len(items)} items with {len(ids)} ids", "one or more, an id each")
+    for item in items:
+        if len(item.candidates) != kind.candidates:
+            got = f"item {item.id!r} with {len(item.candidates)} candidates"
+            raise ConfigError(got, f"{kind.candidates} for {kind.name}")
+        if bool(kind.aspects) == bool(item.aspects):
+            expected = "none: the kind has its own" if kind.aspects else "one per keypoint"
+            raise ConfigError(f"item {item.id!r} with {len(item.aspects)} aspects", expected)

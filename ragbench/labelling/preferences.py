@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -38,17 +37,23 @@ class PairRanking:
         """For each pair 1.0 (the first is better in both orders), 0.0 (the second), 0.5 (it
         varies), None (unread).
         """
-        return tuple(
-            None if None in pair else ((pair[0] == 1) + (pair[1] == 2)) / 2 for pair in self.choices
-        )
+        shares: list[float | None] = []
+        for shown_first, shown_second in self.choices:
+            share = None
+            if shown_first is not None and shown_second is not None:
+                share = ((shown_first == 1) + (shown_second == 2)) / 2
+            shares.append(share)
+        return tuple(shares)
 
     @property
     def position_bias(self) -> float:
         """Share of choices for the place shown first, minus 1/2, over the pairs read in both orders
         (NaN: none).
         """
-        read = [choice for pair in self.choices if None not in pair for choice in pair]
-        return read.count(1) / len(read) - 0.5 if read else float("nan")
+        read = [pair for pair in self.choices if None not in pair]
+        if not read:
+            return float("nan")
+        return sum(pair.count(1) for pair in read) / (2 * len(read)) - 0.5
 
 
 def gpt_score(
@@ -67,7 +72,8 @@ def gpt_score(
     Source: RAGAS, section 5 (GPT Score; the wording of the prompts is ours).
     """
     columns = _columns(dimension, questions, contexts, options, candidate=candidates)
-    return _step("score", dimension, range(11)).ask(model, options, **columns)
+    step = _step("gpt_score", dimension, "candidate", "score", range(11))
+    return step.ask(model, options, **columns)
 
 
 def gpt_ranking(
@@ -87,26 +93,24 @@ def gpt_ranking(
     there.
     """
     columns = _columns(dimension, questions, contexts, options, first=first, second=second)
-    turned = {**columns, "first": columns["second"], "second": columns["first"]}
     # a pair's two prompts follow each other: a server reads the context that they share once
-    both_orders = {
-        field: list(chain(*zip(texts, turned[field], strict=True)))
-        for field, texts in columns.items()
-    }
+    twice = {field: [text for text in texts for _ in range(2)] for field, texts in columns.items()}
+    twice["first"][1::2] = second
+    twice["second"][1::2] = first
     names = options.get("ids", range(len(questions)))
     options["ids"] = [f"{name} order {order}" for name in names for order in (1, 2)]
-    chosen = _step("better", dimension, range(1, 3)).ask(model, options, **both_orders)
+    step = _step("gpt_ranking", dimension, "first", "better", range(1, 3))
+    chosen = step.ask(model, options, **twice)
     return PairRanking(tuple(zip(chosen[::2], chosen[1::2], strict=True)))
 
 
-def _step(field: str, dimension: str, numbers: range) -> LabelStep:
+def _step(name: str, dimension: str, needs: str, field: str, numbers: range) -> LabelStep:
     """Return the step that asks for a number: a score, or which is better."""
-    kind = {"score": "score", "better": "ranking"}[field]
     return LabelStep(
-        f"gpt_{kind} {dimension}",
-        f"steps_gpt_{kind}_{dimension}",
+        f"{name} {dimension}",
+        f"steps_{name}_{dimension}",
         _number_schema(field, numbers),
-        {"score": "candidate", "better": "first"}[field],
+        needs,
         attrgetter(field),
         bound="label",
         empty="(empty)",
@@ -126,16 +130,17 @@ def _columns(
     of one's own may show it always.
     """
     check_known("dimension", [dimension], DIMENSIONS)
-    if (contexts is not None) != (dimension == "faithfulness"):
-        got = f"{'contexts' if contexts is not None else 'no contexts'} for {dimension}"
+    has_contexts = contexts is not None
+    if has_contexts != (dimension == "faithfulness"):
+        got = f"{'contexts' if has_contexts else 'no contexts'} for {dimension}"
         expected = "contexts for faithfulness; for context relevance they are the candidates"
         raise ConfigError(got, expected)
     same_length(questions=questions, **candidates)
     own = options.get("prompt")
     columns = dict(candidates)
-    if contexts is None or (own and "{question}" in load_prompt(own)):
+    if not has_contexts or (own and "{question}" in load_prompt(own)):
         columns["question"] = questions
-    if contexts is not None:
+    if has_contexts:
         columns["context"] = contexts
     return columns
 
