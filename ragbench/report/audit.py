@@ -181,7 +181,8 @@ class _Part:
         entry = _entry(self.table, check, flagged.sum(), of, detail)
         if self.by and flagged.any():
             sizes = self.rows[flagged].groupby(self.by, **_AS_THEY_COME).size()
-            entry["most_in"] = f"{_cell_name(sizes.idxmax())}: {sizes.max()}"
+            cell = _cell_name(sizes.idxmax())
+            entry["most_in"] = f"{cell}: {sizes.max()}"
         return entry
 
     def failures(self) -> _Entry:
@@ -195,11 +196,12 @@ class _Part:
     def column_checks(self, checks: Mapping[str, _Check]) -> Iterator[_Entry]:
         """Make the checks whose columns exist."""
         for name, check in checks.items():
-            if {*check.columns} <= {*self.rows}:
-                values = [self.rows[column] for column in check.columns]
-                marked = check.marks(*values).fillna(False).astype(bool)
-                possible = int(values[0].notna().sum())
-                yield self.entry(name, marked, possible, check.meaning)
+            if not {*check.columns} <= {*self.rows}:
+                continue
+            values = [self.rows[column] for column in check.columns]
+            first = values[0]
+            flagged = check.marks(*values).fillna(False).astype(bool)
+            yield self.entry(name, flagged, first.count(), check.meaning)
 
     def of_score(
         self, column: str, bounds: _Bounds, table: str, without_reason: str = _NO_REASON
@@ -229,10 +231,11 @@ class _Part:
         cells["if_worst"] = (cells["sum"] + worst * lacking) / cells["size"]
         cells["if_best"] = (cells["sum"] + best * lacking) / cells["size"]
         width = (cells["if_best"] - cells["if_worst"]).abs()
-        widest = width.argmax()
-        entry |= cells[[*_MEANS]].iloc[widest].to_dict()
+        place = width.argmax()
+        entry |= cells[[*_MEANS]].iloc[place].to_dict()
         if self.by:
-            entry["most_in"] = f"{_cell_name(cells.index[widest])}: {lacking.iloc[widest]}"
+            cell = _cell_name(cells.index[place])
+            entry["most_in"] = f"{cell}: {lacking.iloc[place]}"
         return entry
 
     def _unequal(self, unscored: pd.Series, table: str) -> _Entry:
@@ -240,19 +243,20 @@ class _Part:
         keys = self.keys
         # without names the questions of a cell are numbered
         numbers = self.rows.groupby(keys, **_AS_THEY_COME).cumcount()
-        questions = self.rows.get(self.unit, numbers).mask(unscored)
+        scored = self.rows.get(self.unit, numbers).mask(unscored)
         within = [self.rows[name] for name in self.within] or (lambda _: 0)
         fewer = 0
         count = 0
         spans = []
-        for _, part in questions.groupby(within, **_AS_THEY_COME):
-            sizes = part.groupby(keys, **_AS_THEY_COME).nunique()
-            whole = part.nunique()
+        for _, questions in scored.groupby(within, **_AS_THEY_COME):
+            sizes = questions.groupby(keys, **_AS_THEY_COME).nunique()
+            whole = questions.nunique()
             count += len(sizes)
-            fewer += int((sizes < whole).sum())
+            fewer += (sizes < whole).sum()
             if sizes.min() < whole:
                 spans.append(f"n from {sizes.min()} to {sizes.max()} of {whole}")
-        return _entry(table, "cells with unequal n", fewer, count, "; ".join(spans[:3]))
+        detail = "; ".join(spans[:3])
+        return _entry(table, "cells with unequal n", fewer, count, detail)
 
 
 def _entry(table: str, check: str, rows: int, of: int, detail: str) -> _Entry:
@@ -266,10 +270,11 @@ def _entry(table: str, check: str, rows: int, of: int, detail: str) -> _Entry:
 
 def _text(rows: pd.DataFrame, name: str) -> pd.Series:
     """Return a column as stripped texts, "" where a value or the column is missing."""
-    values = rows.get(name, pd.Series("", rows.index)).astype(object)
-    texts = [str(value).strip() for value in values.where(values.notna(), "")]
+    missing = pd.Series("", rows.index)
+    values = rows.get(name, missing).astype(object)
+    values = values.where(values.notna(), "")
     # Objects: strings of pyarrow hold no half of a surrogate pair.
-    return pd.Series(texts, rows.index, dtype=object)
+    return pd.Series([str(value).strip() for value in values], rows.index, dtype=object)
 
 
 def _reasons(rows: pd.DataFrame, without_reason: str = _NO_REASON) -> str:
@@ -323,26 +328,28 @@ def audit(
     entries = [*_run_checks(rows, planned)]
     if is_name:
         entries += _cassette_checks(run_folder(run) / "cassette.sqlite")
-    return _as_table(entries)
+    checks = _as_table(entries)
+    checks["table"] = checks["table"].replace(RIGHT, right_words(rows))
+    return checks
 
 
 def _run_checks(rows: pd.DataFrame, planned: int) -> Iterator[_Entry]:
     """Yield the checks of a run's tables; ``planned`` rows should there be."""
     parts = run_parts(rows)
-    yield _Part(ROWS, *parts.pop(ROWS)).failures()
+    rows_of, by = parts.pop(ROWS)
+    yield _Part(ROWS, rows_of, by).failures()
     stopped = "the run was stopped: run it again to go on"
     yield _entry(ROWS, "missing rows", planned - len(rows), planned, stopped)
-    scores = {IR_SCORE: ("ir_score", "no references"), RIGHT: (RIGHT, _NO_REASON)}
-    names = {IR_SCORE: IR_SCORE, ANSWERS: ANSWERS, RIGHT: right_words(rows)}
     for table, (rows_of, by) in parts.items():
         if rows_of.empty:
             continue
-        part = _Part(names[table], rows_of, by, [name for name in by if name == "data"])
-        if table in scores:
-            column, without_reason = scores[table]
-            yield from part.of_score(column, _SHARE, part.table, without_reason)
-        if table == RIGHT and "judge_shown" in rows_of:
-            yield from _labels_by_place(rows_of, part.table)
+        data = [name for name in by if name == "data"]
+        part = _Part(table, rows_of, by, data)
+        if table == IR_SCORE:
+            yield from part.of_score("ir_score", _SHARE, table, "no references")
+        if table == RIGHT:
+            yield from part.of_score(RIGHT, _SHARE, table)
+            yield from _labels_by_place(rows_of)
         own = {name: check for name, check in _CHECKS.items() if check.table == table}
         yield from part.column_checks(own)
 
@@ -363,27 +370,28 @@ def _cassette_checks(path: Path) -> Iterator[_Entry]:
         yield _entry("cassette", "changed or damaged", len(problems), replies, detail)
 
 
-def _labels_by_place(grades: pd.DataFrame, table: str) -> Iterator[_Entry]:
+def _labels_by_place(grades: pd.DataFrame) -> Iterator[_Entry]:
     """Test whether the grades of prompts with several answers depend on the answer's place there.
 
     The answers of a prompt are in random order, so that grades and places are independent: a
     chi-squared test of their table, with the shares of each grade by place.
     """
+    if "judge_shown" not in grades:
+        return
     several = grades[pd.to_numeric(grades["judge_shown"]) > 1]
     counts = pd.crosstab(several["judge_position"], several["grade"])
     if min(counts.shape) < 2:
         return
     p = chi2_contingency(counts).pvalue
+    parts = [f"p = {p:.2g} (chi-squared)"]
     shares = counts.div(counts.sum(axis=1), axis=0)
-    words = []
     for place, row in shares.iterrows():
         of_place = ", ".join(f"grade {grade:g} {share:.0%}" for grade, share in row.items())
-        words.append(f"place {place:g}: {of_place}")
+        parts.append(f"place {place:g}: {of_place}")
     flagged = 0
     if p < 0.05:
         flagged = len(several)
-    detail = f"p = {p:.2g} (chi-squared); {'; '.join(words)}"
-    yield _entry(table, "labels by place", flagged, len(several), detail)
+    yield _entry(RIGHT, "labels by place", flagged, len(several), "; ".join(parts))
 
 
 def run_parts(rows: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, list[str]]]:
@@ -395,10 +403,12 @@ def run_parts(rows: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, list[str]]]:
     so.
     """
     rows = rows.assign(retriever=rows["retriever"].replace(QUERY_ONLY, NO_DOCUMENTS))
-    contexts = _once(rows[rows["N"] > 0], RETRIEVED, "ir_score")
-    answers = _once(rows[rows["generator"] != NONE], ANSWERED, "answer")
+    retrieved = rows[rows["N"] > 0]
+    answered = rows[rows["generator"] != NONE]
     graded = rows[rows["judge"] != NONE].reset_index(drop=True)
     graded[RIGHT] = fully_right(graded)
+    contexts = _once(retrieved, RETRIEVED, "ir_score")
+    answers = _once(answered, ANSWERED, "answer")
     return {
         ROWS: (rows, _varying(rows, CELL)),
         IR_SCORE: (contexts, _varying(contexts, RETRIEVED)),
@@ -425,13 +435,15 @@ def render(frame: pd.DataFrame) -> str:
     """
     lines: list[str] = []
     for table, part in frame.groupby("table", sort=False):
+        shown = part["rows"] > 0
+        looked_for = part["of"] > 0
         lines.append(str(table))
-        lines += [_rendered(row) for row in part[part["rows"] > 0].itertuples()]
-        clean = part.loc[(part["rows"] == 0) & (part["of"] > 0), "check"]
+        lines += [_rendered(row) for row in part[shown].itertuples()]
+        clean = part.loc[~shown & looked_for, "check"]
         if len(clean):
             lines.append(f"  {'none':24s}{', '.join(clean)}")
-    options = {"subsequent_indent": " " * _INDENT, "break_on_hyphens": False}
-    return "\n".join(textwrap.fill(line, _WIDTH, **options) for line in lines)
+    wrapper = textwrap.TextWrapper(_WIDTH, subsequent_indent=" " * _INDENT, break_on_hyphens=False)
+    return "\n".join(map(wrapper.fill, lines))
 
 
 def _rendered(row: Any) -> str:

@@ -180,22 +180,32 @@ def factor_table(rows: pd.DataFrame, factor: str, measure: str, name: str) -> Re
     others = [axis for axis in axes if axis != factor]
     table = compare(part, factor, measure, by=others, cluster="cluster")
     table["pair"] = table["a"].astype(str) + " - " + table["b"].astype(str)
-    shown = table[[*others, "pair"]].assign(
-        **{"difference [95%]": with_interval(table, "difference"), "p (Holm)": table["p_holm"]}
-    )
-    shown = shown.join(table[["n", "clusters"]])
+    shown = table[[*others, "pair"]].copy()
+    shown["difference [95%]"] = with_interval(table, "difference")
+    shown["p (Holm)"] = table["p_holm"]
+    shown[["n", "clusters"]] = table[["n", "clusters"]]
     words = measure.replace("_", " ")
-    caption = (
+    title = (
         f"{name}, {words} by {FACTORS[factor]}: differences, with 95% intervals, p corrected by "
         "Holm"
     )
-    settings = _setting_names(table)
-    row = table["pair"].where(settings.eq(""), table["pair"] + " | " + settings)
+    return ReportTable(
+        f"{factor}_{measure}",
+        title,
+        table,
+        shown,
+        _draw_factor(table, f"difference in {words}"),
+        _finding(factor, table),
+    )
+
+
+def _draw_factor(table: pd.DataFrame, label: str) -> Figure:
+    setting = _setting_names(table)
+    row = table["pair"]
+    if setting.ne("").any():
+        row = row + " | " + setting
     drawn = table.assign(row=row, holds=table["p_holm"] < 0.05)
-    label = f"difference in {words}"
-    figure = plots.dots(drawn, "row", "difference", xlabel=label, filled="holds")
-    finding = _finding(factor, table)
-    return ReportTable(f"{factor}_{measure}", caption, table, shown, figure, finding)
+    return plots.dots(drawn, "row", "difference", xlabel=label, filled="holds")
 
 
 def _finding(factor: str, table: pd.DataFrame) -> str:
@@ -203,8 +213,8 @@ def _finding(factor: str, table: pd.DataFrame) -> str:
     parts = []
     for (a, b), part in table.groupby(["a", "b"], sort=False):
         significant = part.loc[part["p_holm"] < 0.05, "difference"]
-        settings_ahead = {a: (significant > 0).sum(), b: (significant <= 0).sum()}
-        words = [f"{value} higher in {n}" for value, n in settings_ahead.items() if n]
+        higher_in = {a: (significant > 0).sum(), b: (significant <= 0).sum()}
+        words = [f"{value} higher in {count}" for value, count in higher_in.items() if count]
         if not words:
             words = ["no difference shown in any"]
         parts.append(f"{a} against {b}: {', '.join(words)} of {len(part)}")
