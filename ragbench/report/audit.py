@@ -98,7 +98,12 @@ _CHECKS: Mapping[str, _Check] = {
         lambda cut: cut.eq(True),
         "longer than 4,000 characters: graded by their beginning",
     ),
-    "mixed judges": _Check(RIGHT, ("judge_digest", "judge"), _mixed, "other weights, same name"),
+    "mixed judges": _Check(
+        RIGHT,
+        ("judge_digest", "judge"),
+        _mixed,
+        "other weights, same name",
+    ),
 }
 
 
@@ -191,7 +196,12 @@ class _Part:
             failed = self.rows["status"].eq("failed")
         else:
             failed = _text(self.rows, "error").ne("")
-        return self.entry("failed", failed, len(failed), _reasons(self.rows[failed]))
+        return self.entry(
+            "failed",
+            failed,
+            len(failed),
+            _reasons(self.rows[failed]),
+        )
 
     def column_checks(self, checks: Mapping[str, _Check]) -> Iterator[_Entry]:
         """Make the checks whose columns exist."""
@@ -346,7 +356,12 @@ def _run_checks(rows: pd.DataFrame, planned: int) -> Iterator[_Entry]:
         data = [name for name in by if name == "data"]
         part = _Part(table, rows_of, by, data)
         if table == IR_SCORE:
-            yield from part.of_score("ir_score", _SHARE, table, "no references")
+            yield from part.of_score(
+                "ir_score",
+                _SHARE,
+                table,
+                "no references",
+            )
         if table == RIGHT:
             yield from part.of_score(RIGHT, _SHARE, table)
             yield from _labels_by_place(rows_of)
@@ -367,7 +382,13 @@ def _cassette_checks(path: Path) -> Iterator[_Entry]:
             problems = cassette.verify()
             replies = len(cassette)
         detail = "; ".join(problems[:3])
-        yield _entry("cassette", "changed or damaged", len(problems), replies, detail)
+        yield _entry(
+            "cassette",
+            "changed or damaged",
+            len(problems),
+            replies,
+            detail,
+        )
 
 
 def _labels_by_place(grades: pd.DataFrame) -> Iterator[_Entry]:
@@ -391,7 +412,13 @@ def _labels_by_place(grades: pd.DataFrame) -> Iterator[_Entry]:
     flagged = 0
     if p < 0.05:
         flagged = len(several)
-    yield _entry(RIGHT, "labels by place", flagged, len(several), "; ".join(parts))
+    yield _entry(
+        RIGHT,
+        "labels by place",
+        flagged,
+        len(several),
+        "; ".join(parts),
+    )
 
 
 def run_parts(rows: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, list[str]]]:

@@ -245,9 +245,20 @@ def _grades_table(
     table = pd.concat([cells, shares.drop(columns="cell")], axis=1)
     figure = None
     if len(shares) <= MOST_DRAWN:
-        figure = plots.stacked_shares(shares, "cell", names, "Shares of grades")
+        figure = plots.stacked_shares(
+            shares,
+            "cell",
+            names,
+            "Shares of grades",
+        )
     caption = f"{name}: shares of the {count} grades"
-    return ReportTable("grades", caption, table, table.rename(columns=names), figure)
+    return ReportTable(
+        "grades",
+        caption,
+        table,
+        table.rename(columns=names),
+        figure,
+    )
 
 
 def worst_questions(rows: pd.DataFrame, measure: str, count: int = 10) -> pd.DataFrame:
