@@ -49,8 +49,11 @@ _DEEPEVAL = {**COLUMNS, "context": ("joined_context",), "references": ("context"
 
 def _inner(item: Any) -> Any:
     """Return the text of a passage or turn that is a mapping: "text", in FlashRAG "contents"."""
-    texts = [item.get("text"), item.get("contents")] if isinstance(item, Mapping) else []
-    return next((text for text in texts if isinstance(text, str)), item)
+    if isinstance(item, Mapping):
+        for name in ("text", "contents"):
+            if isinstance(item.get(name), str):
+                return item[name]
+    return item
 
 
 def _one_text(value: Any) -> Any:
@@ -62,8 +65,9 @@ def _one_text(value: Any) -> Any:
 
 def _last_turn(value: Any) -> Any:
     """Return a conversation's last turn; MTRAG keeps them as {"speaker", "text"}."""
-    turns = isinstance(value, list) and value and isinstance(value[-1], Mapping)
-    return _inner(value[-1]) if turns else value
+    if isinstance(value, list) and value and isinstance(value[-1], Mapping):
+        return _inner(value[-1])
+    return value
 
 
 def _no_empty_text(value: Any) -> Any:
@@ -142,7 +146,8 @@ def _read_cells(table: Table) -> list[str]:
     def read(row: dict, where: str) -> _Row:
         record = as_record(_Row, row, where)
         for name in record.model_fields_set:
-            repairs[name] += getattr(record, name) not in (None, row[name])
+            value = getattr(record, name)
+            repairs[name] += value is not None and value != row[name]
         return record
 
     records = table.records(read, None)
@@ -173,11 +178,13 @@ def _identify(table: Table) -> None:
         frame["question_id"] = [f"q{number + 1}" for number in pd.factorize(texts)[0]]
         return
     keys = frame[frame.columns.intersection(["question_id", "system"])]
-    # 1 and "1" are one id
-    wrong = keys.isna().any(axis=1) | keys.map(as_id).duplicated()
+    is_empty = keys.isna().any(axis=1)
+    is_repeated = keys.map(as_id).duplicated()  # 1 and "1" are one id
+    wrong = is_empty | is_repeated
     if wrong.any():
-        place = int(wrong.argmax())
+        row = int(wrong.argmax())
+        where = f"{table.name}, {table.places[row]}"
         names = " and ".join(keys).replace("question_", "")
-        got = f"{table.name}, {table.places[place]}: the {names} {tuple(keys.iloc[place])}"
+        got = f"{where}: the {names} {tuple(keys.iloc[row])}"
         do = "rename one; or name the column of systems: columns={'system': 'model'}"
         raise DataError(f"{got} is empty or used twice", "an id that one system uses once", do)

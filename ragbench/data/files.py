@@ -237,10 +237,12 @@ def _repeats(path: str | Path, keys: Mapping[str, Any]) -> Iterator[DataError]:
 def _together(errors: list[DataError], head: str) -> DataError:
     if len(errors) == 1:
         return errors[0]
-    listed = [error.got for error in errors[:_LISTED]]
-    if len(errors) > _LISTED:
-        listed.append(f"and {len(errors) - _LISTED} more")
-    return DataError("\n    ".join([head, *listed]), errors[0].expected, errors[0].do)
+    first = errors[0]
+    lines = [head, *(error.got for error in errors[:_LISTED])]
+    more = len(errors) - _LISTED
+    if more > 0:
+        lines.append(f"and {more} more")
+    return DataError("\n    ".join(lines), first.expected, first.do)
 
 
 def shared_file(path: str | Path | None, *parts: str, name: str, do: str) -> Path:

@@ -109,10 +109,12 @@ def _answer(evaluation: dict, question: Question, chunks: list[str]) -> dict:
 def _question(task: dict) -> Question:
     """Return the last turn of a conversation, whose name stands before the task's number."""
     name = task["task_id"]
+    turns = [(turn["speaker"], turn["text"]) for turn in task["input"]]
+    _, question = turns[-1]
+    answer = task["targets"][0]["text"]
     meta = {
-        "turns": tuple((turn["speaker"], turn["text"]) for turn in task["input"]),
+        "turns": tuple(turns),
         "doc_ids": tuple(passage["document_id"] for passage in task["contexts"]),
         "topic": name.partition("<::>")[0],
     }
-    texts = (task["input"][-1]["text"], task["targets"][0]["text"])
-    return Question(name, *texts, kind=" ".join(task["Answerability"]), meta=meta)
+    return Question(name, question, answer, kind=" ".join(task["Answerability"]), meta=meta)

@@ -99,13 +99,14 @@ def _documents_of_references(
     """Return, of each question, the documents in which one of its references occurs."""
     references = [text for question in questions for text in question.references]
     texts = [document.text for document in documents]
-    places = dict(zip(references, holders(references, texts), strict=True))
-    found: dict[str, dict[str, int]] = {}
+    places_of = dict(zip(references, holders(references, texts), strict=True))
+    judged: dict[str, dict[str, int]] = {}
     for question in questions:
-        found[question.id] = {}
+        gains = judged[question.id] = {}
         for text in question.references:
-            found[question.id] |= {documents[place].id: 1 for place in places[text]}
-    return found
+            for place in places_of[text]:
+                gains[documents[place].id] = 1
+    return judged
 
 
 def write_trec_run(

@@ -59,10 +59,13 @@ def in_csv(frame: pd.DataFrame) -> pd.DataFrame:
             value = f"'{value}"
         return value.replace("\r\n", "\n").replace("\r", "\n")
 
-    safe = frame.set_axis([quoted(name) for name in frame.columns], axis=1)
+    heads = [quoted(name) for name in frame.columns]
+    safe = frame.set_axis(heads, axis=1)
     for place, kind in enumerate(frame.dtypes):
-        if not pd.api.types.is_numeric_dtype(kind):
-            # Objects: strings of pyarrow hold no half of a surrogate pair.
-            texts = [quoted(value) for value in frame.iloc[:, place]]
-            safe.isetitem(place, pd.Series(texts, frame.index, dtype=object))
+        if pd.api.types.is_numeric_dtype(kind):
+            continue
+        cells = [quoted(value) for value in frame.iloc[:, place]]
+        # Objects: strings of pyarrow hold no half of a surrogate pair.
+        column = pd.Series(cells, frame.index, dtype=object)
+        safe.isetitem(place, column)
     return safe

@@ -130,16 +130,19 @@ def holders(facts: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
     for each fact the indices of its texts.
     """
     plain = [normalise(text).text for text in texts]
-    positions = []
+    holders_of_facts = []
     for fact in facts:
         wanted = normalise(fact, [fact]).text.strip()
-        places = [place for place, text in enumerate(plain) if wanted in text]
+        places = _places(wanted, plain)
         if not places and "-" in fact:  # a hyphen at a line end stays beside a fact that has it
-            for place, text in enumerate(texts):
-                if wanted in normalise(text, [fact]).text:
-                    places.append(place)
-        positions.append(places)
-    return positions
+            beside_fact = [normalise(text, [fact]).text for text in texts]
+            places = _places(wanted, beside_fact)
+        holders_of_facts.append(places)
+    return holders_of_facts
+
+
+def _places(wanted: str, texts: Sequence[str]) -> list[int]:
+    return [place for place, text in enumerate(texts) if wanted in text]
 
 
 def undivided(text: str) -> str:
@@ -176,7 +179,8 @@ def _single_spaced(normalised: Normalised) -> Normalised:
         return Normalised(text, normalised.starts, normalised.stops)
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     is_blank = codes == ord(" ")
-    kept = np.flatnonzero(~(is_blank & np.append(False, is_blank[:-1])))
+    is_after_blank = np.append(False, is_blank[:-1])
+    kept = np.flatnonzero(~(is_blank & is_after_blank))
     starts, stops = _offsets(normalised)
     return Normalised(re.sub("  +", " ", text), starts[kept], stops[kept])
 
@@ -203,9 +207,11 @@ def _edited(normalised: Normalised, edits: Iterable[_Edit]) -> Normalised:
     lasts = []
     kept = 0  # from here on the text stays as it is
     for start, stop, new in [*edits, (len(text), len(text), "")]:
+        first = starts[start : start + 1]  # of the piece; none at the text's end
+        last = stops[stop - 1 : stop]
         pieces += [text[kept:start], new]
-        firsts += [starts[kept:start], np.repeat(starts[start : start + 1], len(new))]
-        lasts += [stops[kept:start], np.repeat(stops[stop - 1 : stop], len(new))]
+        firsts += [starts[kept:start], np.repeat(first, len(new))]
+        lasts += [stops[kept:start], np.repeat(last, len(new))]
         kept = stop
     return Normalised("".join(pieces), np.concatenate(firsts), np.concatenate(lasts))
 

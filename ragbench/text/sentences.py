@@ -72,18 +72,22 @@ def _english_end(text: str, start: int, gap: re.Match) -> bool:
         return True
     sentence = text[start : gap.start()].rstrip(_CLOSERS)
     body = sentence.rstrip(".!?")
-    if len(body) == len(sentence):
+    marks = sentence[len(body) :]
+    begins_small = word[0].islower()
+    if not marks:
         return False
-    if sentence[len(body)] != ".":
-        return not word[0].islower()
+    if marks[0] != ".":
+        return not begins_small
     before = _BEFORE.search(body)
     last = before[0].lower() if before else ""
-    if last in _NEVER or (len(last) == 1 and last.isalpha()):
+    is_initial = len(last) == 1 and last.isalpha()
+    if is_initial or last in _NEVER:
         return False
     if last in _SELDOM:
-        return word.lower() in _OPENERS and word[0].isupper()
-    numbered = last.isdigit() and not body.strip().removesuffix(last)
-    return not word[0].islower() and not numbered
+        return word[0].isupper() and word.lower() in _OPENERS
+    # "3." at the head of a list
+    is_number = last.isdigit() and not body.strip().removesuffix(last)
+    return not begins_small and not is_number
 
 
 def _chunk_end(text: str, start: int, gap: re.Match) -> bool:
@@ -148,7 +152,8 @@ def _merged(spans: Sequence[Span], min_chars: int) -> list[Span]:
         merged.append((start, end))
     if len(merged) > 1 and _is_short(merged[-1], min_chars):
         _, end = merged.pop()
-        merged[-1] = (merged[-1][0], end)
+        start, _ = merged.pop()
+        merged.append((start, end))
     return merged
 
 
