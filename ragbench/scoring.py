@@ -133,6 +133,10 @@ def score(
         warnings.warn(left_out, stacklevel=2)
     to_make = _labels_to_make(numbers, _existing_columns(table))
     source = _source(labels, checker, cassette, options)
+    given = _labels_given(numbers, table)
+    if labels is not None and given:
+        words = f"the rows have labels already, which are used: {', '.join(given)}"
+        warnings.warn(f"{words}; drop that column to have them made", stacklevel=2)
     by_model = any(LABELS[label].calls for label in to_make)
     if by_model and options.get("progress") is not False:
         print(_plan(table, to_make, source, cassette, {}), file=sys.stderr)
@@ -476,6 +480,12 @@ def _labels_to_make(numbers: Numbers, existing: Collection[str]) -> list[str]:
     for metric in _metrics_of(numbers):
         needed |= _needed(metric, existing.__contains__)
     return [name for name in needed if name in LABELS]
+
+
+def _labels_given(numbers: Numbers, table: pd.DataFrame) -> list[str]:
+    """Return the labels that metrics need and the rows have."""
+    needed = {need for name in _metrics_of(numbers) for need in METRICS[name].needs}
+    return [label for label in LABELS if label in needed and label in table]
 
 
 def _source(labels: Any, checker: Any, cassette: Any, options: Mapping[str, Any]) -> _LabelSource:

@@ -41,9 +41,9 @@ def parts(number: str) -> SimpleNamespace:
     return SimpleNamespace(**names)
 
 
-def run_up_to(number: str, words: str, **values: object) -> dict:
-    """Execute the cells of a notebook up to the one with these words, with other values of its
-    parameters; return its names.
+def run_up_to(number: str, words: str | None, **values: object) -> dict:
+    """Execute the cells of a notebook up to the one with these words (None: all), with other values
+    of its parameters; return its names.
     """
     (path,) = (path for path in find() if path.stem.startswith(f"{number}_"))
     names: dict = {}
@@ -53,6 +53,6 @@ def run_up_to(number: str, words: str, **values: object) -> dict:
         exec(compile(cell.source, str(path), "exec"), names)
         if "parameters" in cell.metadata.get("tags", ()):
             names.update(values)
-        if words in cell.source:
+        if words is not None and words in cell.source:
             break
     return names

@@ -339,6 +339,18 @@ def test_labels_of_a_model_are_named_open_in_the_inspector_and_have_means():
     assert "claim_labels" not in table.attrs["numbers"]
 
 
+def test_a_model_is_not_asked_for_labels_that_the_rows_have_and_a_warning_says_so():
+    rows = [row | {"id": f"{n}"} for n, row in enumerate(ROWS)]
+    with FakeOllama(reply=reply) as server:
+        table = score(rows, ["ragchecker"], server.model(), progress=False)
+        asked = len(server.calls)
+        with pytest.warns(UserWarning, match="already, which are used: claim_labels; drop"):
+            again = score(table, ["ragchecker"], server.model(), progress=False)
+    assert len(server.calls) == asked > 0
+    assert again["labelled_by"].unique().tolist() == ["given"]
+    assert again["precision"].tolist() == table["precision"].tolist()
+
+
 def test_recall_splits_chinese_references_into_sentences():
     chinese = {
         "references": ["塔高三百三十米。", "船在夜里经过。"],

@@ -295,3 +295,24 @@ def test_limit_bounds_the_calls_of_a_live_notebook_which_says_them_first(
         assert (("about", calls * limit, "calls"), before) in said
     assert 0 < asked[1] <= calls
     assert asked[1] < asked[2] <= 2 * calls
+
+
+# --- a small model says the same of everything, or nothing that can be read: no cell ends by that
+
+
+@pytest.mark.parametrize("number", ["14", "22", "30"])
+def test_a_live_notebook_runs_to_its_end_with_a_model_of_one_reply_and_no_cassette(
+    number, server, three, monkeypatch, tmp_path
+):
+    passages = [{"title": "Tarn", "text": "Tarn grew in 1841. It hired in May."}]
+    output = [{"answer": "In 1841.", "selected_sentences": ["Tarn grew in 1841."]}]
+    asked = {"id": "1", "input": "When did Tarn grow?", "passages": passages, "output": output}
+    write_lines(tmp_path / "clapnq" / "clapnq_dev_answerable.jsonl", [asked])
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
+    given = {"14": {"DATA": "minihop", "LIMIT": 4}, "22": {"LIMIT": 1}, "30": {"LIMIT": 2}}[number]
+    if number != "22":
+        given["RESAMPLES"] = 20
+    names = run_up_to(number, None, MODEL=MODEL, **given)
+    assert server.calls
+    cuts = {"14": "fitted_cuts", "22": "tests", "30": "won"}[number]
+    assert len(names[cuts])

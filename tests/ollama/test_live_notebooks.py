@@ -11,6 +11,7 @@ import gzip
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 import serve_ollama
@@ -166,6 +167,11 @@ def test_a_notebook_runs_live_and_replays_without_a_server(
         given["FOLDER"] = str(recorded / "rageval")
         with gzip.open(recorded / "rageval" / ANSWERS_FILE, "wt", encoding="utf-8") as file:
             file.write(json.dumps(ANSWERED))
+    if name == "93_score_your_answers":  # its own answers have labels
+        given["ANSWERS"] = str(tmp_path / "answers.jsonl")
+        answer = {"question": "Did Tarn grow?", "answer": "It shrank.", "reference": "Yes."}
+        answer |= {"references": ["Tarn grew."], "chunks": ["Tarn grew in 2019."]}
+        Path(given["ANSWERS"]).write_text(json.dumps(answer), encoding="utf-8")
     for mode, (kernel, out, environment) in places.items():
         shutil.rmtree(out)
         out.mkdir()
