@@ -104,8 +104,10 @@ def _label(entry: Any) -> str:
 
 def check_label(axis: str, label: str) -> str:
     """Return a label as it is; ConfigError for one that no folder or table can bear."""
-    is_line = label.strip() and label.isprintable() and len(label.encode()) <= 200
-    if not is_line or label in (NONE, QUERY_ONLY):
+    is_line = label.strip() and label.isprintable()
+    is_short = len(label.encode()) <= 200
+    is_taken = label in (NONE, QUERY_ONLY)
+    if not is_line or not is_short or is_taken:
         expected = f"one line of at most 200 bytes, other than {NONE!r} and {QUERY_ONLY!r}"
         raise ConfigError(f"{axis} has the name {label[:60]!r}", expected, "rename it")
     return label
@@ -122,7 +124,8 @@ def _entry(axis: str, label: str, value: Any, settings: _Settings) -> Any:
     if isinstance(value, str | Mapping):
         value = _named(f"{axis}.{label}", axis, value, settings)
     expected, methods = _OBJECTS[axis]
-    if isinstance(value, Dataset) or any(hasattr(value, method) for method in methods):
+    is_fit = any(hasattr(value, method) for method in methods)
+    if is_fit or isinstance(value, Dataset):
         return value
     if axis == "generator" and callable(value):
         return SimpleNamespace(name=label, answer=value)
@@ -159,17 +162,19 @@ def _named(where: str, key: str, value: str | Mapping[str, Any], settings: _Sett
 def _data(_: str, use: str, options: dict[str, Any], settings: _Settings) -> Callable[[], Dataset]:
     loaders = {**data.DATASETS, _OWN_FILES: data.load_questions}
     check_known("data set", [use], loaders)
-    _check_options(use, options, loaders[use])
-    if use == _OWN_FILES:
-        for name in {"questions", "documents"} & options.keys():
+    load = loaders[use]
+    _check_options(use, options, load)
+    for name in ("questions", "documents"):
+        if use == _OWN_FILES and name in options:
             options[name] = settings["paths_from"] / str(options[name])
-    return partial(loaders[use], **options)
+    return partial(load, **options)
 
 
 def _chunker(axis: str, use: str, options: dict[str, Any], settings: _Settings) -> Callable:
     check_known(axis, [use], chunking.CHUNKERS)
     cut = chunking.CHUNKERS[use]
-    takes = [name for name in inspect.signature(cut).parameters if name != "documents"]
+    parameters = inspect.signature(cut).parameters
+    takes = [name for name in parameters if name != "documents"]
     filled = _with_models(use, takes, options, settings)
     cut([], **filled)  # settings that cannot work are refused now, and with their key
     return partial(cut, **filled)

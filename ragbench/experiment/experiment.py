@@ -194,11 +194,13 @@ class Experiment(BaseModel):
     @classmethod
     def _check_k(cls, value: Any, info: ValidationInfo) -> dict[str, tuple[int, ...]]:
         retrievers = info.data.get("retriever", ())
-        by_retriever = value
         if not isinstance(value, Mapping):
-            by_retriever = dict.fromkeys(retrievers, value)
-        check_known("retriever in k", by_retriever, retrievers)
-        return {name: _whole("k", by_retriever.get(name, 10), 1) for name in retrievers}
+            value = dict.fromkeys(retrievers, value)
+        check_known("retriever in k", value, retrievers)
+        numbers = {}
+        for name in retrievers:
+            numbers[name] = _whole("k", value.get(name, 10), 1)
+        return numbers
 
     @field_validator("N", mode="before")
     @classmethod
@@ -209,17 +211,16 @@ class Experiment(BaseModel):
     @classmethod
     def _check_prompts(cls, prompts: dict[str, Any], info: ValidationInfo) -> dict[Any, Any]:
         """Return the prompts by axis and label; of a label on both axes the fields decide."""
-        models = {}
-        for axis in _PROMPTS:
-            models[axis] = [name for name, value in info.data[axis].items() if is_model(value)]
-        check_known("chat model in prompts", prompts, [*models["generator"], *models["judge"]])
+        generators = [name for name, value in info.data["generator"].items() if is_model(value)]
+        judges = [name for name, value in info.data["judge"].items() if is_model(value)]
+        check_known("chat model in prompts", prompts, [*generators, *judges])
         usable = {}
         for name, prompt in prompts.items():
             if Path(prompt).suffix:
                 prompt = str(info.data["paths_from"] / Path(prompt).expanduser())
             text = load_prompt(prompt)
             axis = "generator"
-            if name in models["judge"] and ("{answers}" in text or name not in models[axis]):
+            if name not in generators or (name in judges and "{answers}" in text):
                 axis = "judge"
             _, fields = _PROMPTS[axis]
             fill_prompt(text, **dict.fromkeys(fields, ""))
@@ -267,12 +268,18 @@ class Experiment(BaseModel):
         searches = []
         if 0 in self.N and self.generator:
             searches.append((NONE, QUERY_ONLY, 0, 0))
+        budgets = [n for n in self.N if n > 0]
         for chunker, retriever in product(self.chunker, self.retriever):
-            budgets = product(self.k[retriever], filter(None, self.N))
-            searches += [(chunker, retriever, k, n) for k, n in budgets]
-        people = product(self.generator or (NONE,), self.judge or (NONE,))
-        cells = [Cell(data, *search, *pair) for search, pair in product(searches, people)]
-        return [cell for cell in cells if self.keep is None or self.keep(cell)]
+            for k, n in product(self.k[retriever], budgets):
+                searches.append((chunker, retriever, k, n))
+        generators = self.generator or (NONE,)
+        judges = self.judge or (NONE,)
+        cells = []
+        for search, generator, judge in product(searches, generators, judges):
+            cell = Cell(data, *search, generator, judge)
+            if self.keep is None or self.keep(cell):
+                cells.append(cell)
+        return cells
 
     def prompt(self, axis: str, label: str) -> str:
         """Return the prompt of a chat model: of a generator that with documents."""

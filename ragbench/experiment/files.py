@@ -62,12 +62,15 @@ def read_experiment(path: Path, keys: Collection[str]) -> dict[str, Any]:
         settings = yaml.load(text, _Loader)  # a SafeLoader
     except (yaml.YAMLError, ValueError, TypeError) as error:
         mark = getattr(error, "problem_mark", None)
-        raise _known_slip(path, text, keys) or ConfigError(
-            f"{path}{f', line {mark.line + 1}' if mark else ''}: "
-            f"{getattr(error, 'problem', None) or error}",
-            "YAML of plain values",
-            "mend that line",
-        ) from None
+        slip = _known_slip(path, text, keys)
+        if slip is not None:
+            raise slip from None
+        place = str(path)
+        if mark is not None:
+            place = f"{path}, line {mark.line + 1}"
+        problem = getattr(error, "problem", None) or error
+        do = "correct that line"
+        raise ConfigError(f"{place}: {problem}", "YAML of plain values", do) from None
     if not isinstance(settings, dict):
         got = f"{path} holds {type(settings).__name__}"
         raise ConfigError(got, "keys such as name and data", "see docs/experiment.md")
@@ -96,9 +99,12 @@ def line_of(message: str, path: Path) -> str:
     """Return ", line 5" for the first key of the file that a message names; "" for none."""
     lines = {}
     for number, line in enumerate(read_text(path).splitlines(), 1):
-        lines[line.partition(":")[0].strip()] = f", line {number}"
-    named = [word for word in re.findall(r"\w+", message) if word in lines]
-    return lines[named[0]] if named else ""
+        key, _, _ = line.partition(":")
+        lines[key.strip()] = f", line {number}"
+    for word in re.findall(r"\w+", message):
+        if word in lines:
+            return lines[word]
+    return ""
 
 
 def import_code(folder: Path, code: Any) -> None:

@@ -53,7 +53,7 @@ CHECKOUT = Path(__file__).parents[2]  # where this package is not installed
 _SAMPLE, _MAX_CHARS = 500, 1000  # documents whose language is looked at, and characters of each
 
 
-def describe_run(run: Any) -> dict[str, Any]:
+def _describe_run(run: Any) -> dict[str, Any]:
     """Return what the manifest says of a run: what could change its rows."""
     experiment = run.experiment
     seeds = {"order": experiment.order}
@@ -170,24 +170,55 @@ class RunFiles:
     manifest take their place together when it closes, unless it was stopped with fewer rows.
     """
 
-    def __init__(self, folder: Path, manifest: dict[str, Any], rows: int, executor: str) -> None:
-        self.folder = folder
-        self.rows = rows
+    def __init__(self, run: Any, executor: str) -> None:
+        self.folder = run.experiment.home
+        self.cassette = run.cassette
+        self.rows = run.count()
         self.failed: Counter[str] = Counter()
         self.entry = {
             "began": _now(),
             "ended": None,
-            "rows": rows,
+            "rows": self.rows,
             "executor": executor,
             "rows_made": 0,
             "failed": self.failed,
         }
-        self.manifest = manifest | {"runs": [*_earlier_runs(folder, manifest["name"]), self.entry]}
-        self.path = folder / ROWS
-        self.earlier = _count_lines(self.path)
+        self.manifest = _describe_run(run)
+        self.manifest["inputs_sha256"] = _inputs_sha256(run, self.manifest)
+        self.path = self.folder / ROWS
+        self.earlier = 0  # rows of the run before
         self._sha256 = hashlib.sha256()
+
+    def unchanged_rows(self) -> pd.DataFrame | None:
+        """Return the rows that are there, if the run would make the same again; None where it may
+        not.
+
+        They are those of the manifest, of the same inputs and replies, all there, and none failed.
+        """
+        inputs = self.manifest["inputs_sha256"]
+        if inputs is None or not (self.folder / MANIFEST).exists():
+            return None
+        try:
+            manifest = load_manifest(self.folder)
+            last = manifest["runs"][-1]
+            recorded = (manifest.get("inputs_sha256"), last.get("rows_made"), last["failed"])
+            if recorded != (inputs, self.rows, {}):
+                return None
+            if manifest.get("cassette_sha256") != _replies_sha256(self.cassette):
+                return None
+            rows, _ = load_run(self.folder)
+        except DataError:
+            return None
+        rows["cached"] = rows["cached"].where(rows["cached"].isna(), True)
+        return rows
+
+    def begin(self) -> None:
+        """Make ready to write; ConfigError where the folder is that of another experiment."""
+        earlier_runs = _earlier_runs(self.folder, self.manifest["name"])
+        self.manifest["runs"] = [*earlier_runs, self.entry]
+        self.earlier = _count_lines(self.path)
         if self.earlier:
-            self.path = folder / f"{ROWS}.part"
+            self.path = self.folder / f"{ROWS}.part"
         else:  # what it writes may be read meanwhile
             self._write_manifest()
 
@@ -207,12 +238,12 @@ class RunFiles:
         self.entry["rows_made"] += len(lines)
         self.failed.update(row.error_kind for row in rows if row.status == "failed")
 
-    def close(self, cassette: Cassette | None) -> None:
+    def close(self) -> None:
         """Let rows and manifest take the place of the earlier ones together, or neither."""
         rows_made = self.entry["rows_made"]
         self.entry["ended"] = _now()
         self.manifest["rows_sha256"] = self._sha256.hexdigest()
-        self.manifest["cassette_sha256"] = _replies_sha256(cassette)
+        self.manifest["cassette_sha256"] = _replies_sha256(self.cassette)
         try:
             if rows_made < min(self.rows, self.earlier):
                 what = f"stopped after {rows_made} rows: the earlier rows and their manifest stay"
@@ -346,7 +377,7 @@ def load_run(run: str | os.PathLike[str]) -> tuple[pd.DataFrame, dict[str, Any]]
     return as_frame(rows), manifest
 
 
-def inputs_sha256(run: Any, described: Mapping[str, Any]) -> str | None:
+def _inputs_sha256(run: Any, described: Mapping[str, Any]) -> str | None:
     """Return one hash of all that rows are made of, but for the replies of models.
 
     It is of the manifest (which has a hash of all documents and of all chunks), the code of this
@@ -363,8 +394,9 @@ def inputs_sha256(run: Any, described: Mapping[str, Any]) -> str | None:
     for path in files:
         total.update(path.read_bytes())
     settings = {name: value for name, value in described.items() if name != "git"}
-    prompts = {place: load_prompt(prompt) for place, prompt in experiment.prompts.items()}
-    total.update(f"{json.dumps(settings, default=_as_json)} {prompts}".encode())
+    total.update(json.dumps(settings, default=_as_json).encode())
+    for place, prompt in experiment.prompts.items():
+        total.update(f"{place} {load_prompt(prompt)}".encode())
     for name, data in run.data.items():
         for part in (*data.questions, *experiment.cells(name)):
             total.update(repr(part).encode(errors="surrogatepass"))
@@ -400,30 +432,6 @@ def _is_minilm(value: Any) -> bool:
 
 def _is_of_package(thing: Any) -> bool:
     return str(getattr(thing, "__module__", "")).partition(".")[0] == "ragbench"
-
-
-def unchanged_rows(
-    folder: Path, inputs: str | None, rows: int, cassette: Cassette | None
-) -> pd.DataFrame | None:
-    """Return the rows of a folder, if a run would make the same again; None where it may not.
-
-    They are those of the manifest, of the same inputs and replies, all there, and none failed.
-    """
-    if inputs is None or not (folder / MANIFEST).exists():
-        return None
-    try:
-        manifest = load_manifest(folder)
-        last = manifest["runs"][-1]
-        recorded = (manifest.get("inputs_sha256"), last.get("rows_made"), last["failed"])
-        if recorded != (inputs, rows, {}):
-            return None
-        if manifest.get("cassette_sha256") != _replies_sha256(cassette):
-            return None
-        frame, _ = load_run(folder)
-    except DataError:
-        return None
-    frame["cached"] = frame["cached"].where(frame["cached"].isna(), True)
-    return frame
 
 
 def _replies_sha256(cassette: Cassette | None) -> str | None:
@@ -482,7 +490,9 @@ def _chunk_facts(chunks: Sequence[Chunk]) -> dict[str, Any]:
 
 def _data_facts(data: Dataset) -> dict[str, Any]:
     questions = ([q.id, q.text, q.answer, *q.references] for q in data.questions)
-    sample = data.documents[:: math.ceil(len(data.documents) / _SAMPLE) or 1]
+    documents = ([d.id, d.title, d.text] for d in data.documents)
+    step = math.ceil(len(data.documents) / _SAMPLE) or 1
+    sample = data.documents[::step]
     return {
         "name": data.name,
         "questions": len(data.questions),
@@ -492,7 +502,7 @@ def _data_facts(data: Dataset) -> dict[str, Any]:
         "sampled_documents": len(sample),
         "documents_in_other_languages": other_languages([d.text[:_MAX_CHARS]] for d in sample),
         "questions_sha256": _sha256(questions),
-        "documents_sha256": _sha256([d.id, d.title, d.text] for d in data.documents),
+        "documents_sha256": _sha256(documents),
     }
 
 

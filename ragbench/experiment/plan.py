@@ -135,7 +135,8 @@ def _calls(run: Run, axis: str, label: str) -> int:
     count = 0
     for data, of_data in run.data.items():
         cells = [cell for cell in experiment.cells(data) if getattr(cell, axis) == label]
-        prompts = len({(*cell.search, cell.N, cell.generator) for cell in cells})
+        contexts = {(*cell.search, cell.N, cell.generator) for cell in cells}
+        prompts = len(contexts)
         if by_model and experiment.per_prompt != "one":
             shown = []  # answers to a question by different generators are not shown together
             for cell in cells:
@@ -171,5 +172,7 @@ def _recorded_calls(rows: Sequence[Row], axis: str, label: str) -> int:
     """Count the recorded calls of a generator or judge; several answers may share a grading."""
     of_label = [row for row in rows if getattr(row, axis) == label]
     if axis == "generator":
-        return len({(row.data, row.place) for row in of_label})
-    return round(sum(1 / row.judge_shown for row in of_label if row.grade is not None))
+        places = {(row.data, row.place) for row in of_label}
+        return len(places)
+    shares = [1 / row.judge_shown for row in of_label if row.grade is not None]
+    return round(sum(shares))

@@ -227,10 +227,12 @@ def folder_name(name: str) -> str:
     'llama3-8b-0c9477'
     """
     safe = re.sub(r'[<>:"|?*\\]', "-", name).rstrip(". ")
-    stem = safe.partition(".")[0].casefold()
-    if safe == name and not re.fullmatch(r"con|prn|aux|nul|(com|lpt)\d", stem):
+    stem, _, _ = safe.partition(".")
+    is_device = re.fullmatch(r"con|prn|aux|nul|(com|lpt)\d", stem.casefold())
+    if safe == name and not is_device:
         return name
-    return f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+    digest = hashlib.sha256(name.encode()).hexdigest()
+    return f"{safe}-{digest[:6]}"
 
 
 def run_folder(run: str | os.PathLike[str]) -> Path:
@@ -285,8 +287,10 @@ def _own_prompts(rows: pd.DataFrame) -> set[str]:
 def measure_answers(rows: pd.DataFrame, metric: Callable[[str, str], float]) -> pd.Series:
     """Return a metric of answer and true answer for each row; NaN where one of them is missing."""
     both = rows[["answer", "reference"]].dropna()
-    values = [metric(answer, reference) for answer, reference in both.itertuples(index=False)]
-    return pd.Series(values, both.index, dtype=float).reindex(rows.index)
+    pairs = both.itertuples(index=False)
+    values = [metric(answer, reference) for answer, reference in pairs]
+    measured = pd.Series(values, both.index, dtype=float)
+    return measured.reindex(rows.index)
 
 
 def answers_of(rows: pd.DataFrame) -> pd.DataFrame:
@@ -297,6 +301,8 @@ def answers_of(rows: pd.DataFrame) -> pd.DataFrame:
     """
     names = system_names(rows)
     if rows["data"].nunique() > 1:
-        names = [f"{name} on {data}" for name, data in zip(names, rows["data"], strict=True)]
+        pairs = zip(names, rows["data"], strict=True)
+        names = [f"{name} on {data}" for name, data in pairs]
     texts = rows[["context", "chunks"]].astype(object)
-    return rows.assign(system=names, **texts.where(texts.notna(), None))
+    texts = texts.where(texts.notna(), None)
+    return rows.assign(system=names, **texts)

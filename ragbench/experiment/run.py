@@ -26,9 +26,9 @@ from tqdm.auto import tqdm
 from ragbench.data.relevance import judgements
 from ragbench.embedding import NotOnDiskError
 from ragbench.errors import ConfigError, ModelError, RagbenchError
-from ragbench.experiment import manifest as manifests
 from ragbench.experiment.answers import KeptAnswers, end_on_full_disk
 from ragbench.experiment.axes import NONE, is_model
+from ragbench.experiment.manifest import RunFiles
 from ragbench.experiment.rows import Row, as_frame
 from ragbench.generation import generate
 from ragbench.labelling.grades import GRADES, grade, grade_bound
@@ -133,12 +133,13 @@ class Run:
                 self.scales[judge] = scale
         for data, source in experiment.data.items():
             self.data[data] = _load(data, source)
-            cells = [cell for cell in experiment.cells(data) if cell.N]
-            for chunker in dict.fromkeys(cell.chunker for cell in cells):
+            searches = dict.fromkeys(cell.search[:2] for cell in experiment.cells(data) if cell.N)
+            for chunker in dict.fromkeys(chunker for chunker, _ in searches):
                 self._cut(data, chunker)
-            for chunker, retriever in dict.fromkeys(cell.search[:2] for cell in cells):
-                if (data, chunker) in self.chunks:
-                    engine = experiment.retriever[retriever](self.chunks[data, chunker])
+            for chunker, retriever in searches:
+                chunks = self.chunks.get((data, chunker))
+                if chunks is not None:
+                    engine = experiment.retriever[retriever](chunks)
                     self.retrievers[data, chunker, retriever] = check_retriever(engine)
 
     def _cut(self, data: str, chunker: str) -> None:
@@ -227,14 +228,21 @@ def _at_budgets(
     run: Run, questions: Sequence[Question], hits: Sequence[_Hits], budgets: Sequence[int]
 ) -> list[_Contexts]:
     """Cut what was found at every N, a part of the questions a task of the executor."""
-    names = ("tokenizer", "begin_token", "match")
-    settings = {name: getattr(run.experiment, name) for name in names}
-    work = functools.partial(_contexts, budgets=budgets, **settings)
+    work = functools.partial(
+        _contexts,
+        budgets=budgets,
+        tokenizer=run.experiment.tokenizer,
+        begin_token=run.experiment.begin_token,
+        match=run.experiment.match,
+    )
     # not by map's chunksize, which dask's executor does not know
     parts = [slice(start, start + _TASK) for start in range(0, len(questions), _TASK)]
     question_parts = [questions[part] for part in parts]
     hit_parts = [hits[part] for part in parts]
-    return [*itertools.chain.from_iterable(run.pool.map(work, question_parts, hit_parts))]
+    contexts = []
+    for of_part in run.pool.map(work, question_parts, hit_parts):
+        contexts += of_part
+    return contexts
 
 
 def _search(engine: Any, questions: Sequence[Question], k: int) -> list[_Hits]:
@@ -415,9 +423,10 @@ def _take_answer(row: Row, answer: Answer, model: Endpoint | None) -> None:
 
 def _grade(run: Run, questions: Mapping[str, Question], rows: Sequence[Row]) -> None:
     """Let models and objects grade; answers of different generators are not shown together."""
+    answered = [row for row in rows if row.status == "ok"]
     for judge, generator in itertools.product(run.experiment.judge, run.experiment.generator):
-        place = (judge, generator, "ok")
-        waiting = [row for row in rows if (row.judge, row.generator, row.status) == place]
+        place = (judge, generator)
+        waiting = [row for row in answered if (row.judge, row.generator) == place]
         if ("judge", judge) in run.models:
             _grade_by_model(run, judge, questions, waiting)
             _check_servers(run, "grade", waiting)
@@ -428,9 +437,11 @@ def _grade(run: Run, questions: Mapping[str, Question], rows: Sequence[Row]) -> 
 def _grade_by_object(
     run: Run, name: str, questions: Mapping[str, Question], rows: Sequence[Row]
 ) -> None:
-    work = functools.partial(_grade_one, name, run.experiment.judge[name])
+    judge = run.experiment.judge[name]
+    work = functools.partial(_grade_one, name, judge)
     of_rows = [questions[row.question_id] for row in rows]
-    verdicts = run.pool.map(work, of_rows, map(_as_answer, rows))
+    answers = [_as_answer(row) for row in rows]
+    verdicts = run.pool.map(work, of_rows, answers)
     for row, verdict in zip(rows, verdicts, strict=True):
         _take_grade(row, verdict)
 
@@ -496,17 +507,19 @@ def _take_grade(row: Row, verdict: Grade) -> None:
 
 def _check_servers(run: Run, step: str, rows: Sequence[Row]) -> None:
     """End the run where the servers have answered nothing so far, or fail too many prompts."""
-    lost = [row.error for row in rows if row.error_kind and row.error_kind not in _UNUSABLE]
+    failed = [row for row in rows if row.error_kind]
+    lost = [row.error for row in failed if row.error_kind not in _UNUSABLE]
     run.asked += len(rows)
     run.lost += len(lost)
     too_many = run.lost == run.asked
     if run.asked >= _JUDGED_FROM:
         too_many = run.lost > _STOP_AFTER * run.asked
     if lost and too_many:
-        got = f"{run.lost} of {run.asked} prompts failed at the server ({step})"
-        do = "see to the server, then run again: recorded replies are not asked for again"
         last = lost[-1].splitlines()[0]
-        raise ModelError(f"{got}; the last: {last}", f"at most {_STOP_AFTER:.0%}", do)
+        counts = f"{run.lost} of {run.asked} prompts failed at the server ({step})"
+        expected = f"at most {_STOP_AFTER:.0%}"
+        do = "see to the server, then run again: recorded replies are not asked for again"
+        raise ModelError(f"{counts}; the last: {last}", expected, do)
 
 
 # -- the whole
@@ -519,17 +532,14 @@ def run_experiment(experiment: Any, executor: Executor | None, progress: bool) -
         run = Run(experiment, cassette, options | experiment.options)
         run.meet_models()
         run.build()
-        described = manifests.describe_run(run)
-        inputs = manifests.inputs_sha256(run, described)
-        earlier = manifests.unchanged_rows(experiment.home, inputs, run.count(), cassette)
-        if earlier is not None:
-            return earlier
-        run.embed()
-        described["inputs_sha256"] = inputs
         executor_name = "threads"
         if executor is not None:
             executor_name = type(executor).__name__
-        files = manifests.RunFiles(experiment.home, described, run.count(), executor_name)
+        files = RunFiles(run, executor_name)
+        unchanged = files.unchanged_rows()
+        if unchanged is not None:
+            return unchanged
+        run.embed()
         with _pool(executor, executor_name) as run.pool:
             return as_frame(_written(run, files, progress))
 
@@ -551,8 +561,9 @@ def _pool(executor: Executor | None, name: str) -> Iterator[Executor]:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _written(run: Run, files: manifests.RunFiles, progress: bool) -> list[Row]:
+def _written(run: Run, files: RunFiles, progress: bool) -> list[Row]:
     """Make the rows and write each block; whatever ends it, the files are closed."""
+    files.begin()
     run.kept = KeptAnswers(files.folder)
     rows: list[Row] = []
     try:
@@ -564,7 +575,7 @@ def _written(run: Run, files: manifests.RunFiles, progress: bool) -> list[Row]:
     finally:
         run.kept.close(whole=len(rows) == files.rows)
         _note_windows(run, files.manifest["axes"])
-        files.close(run.cassette)
+        files.close()
     return rows
 
 
@@ -578,7 +589,8 @@ def _alone(experiment: Any) -> Any:
 
 def _note_windows(run: Run, axes: dict[str, dict[str, Any]]) -> None:
     """Note what the servers made of num_ctx."""
-    if run.cassette is not None and run.cassette.mode == "replay":
+    tape = run.cassette
+    if tape is not None and tape.mode == "replay":
         return
     for (axis, name), facts in run.models.items():
         facts.loaded()
