@@ -144,21 +144,26 @@ def score(
         table[label] = _labelled(label, table, source, cassette)
     table = _with_numbers(table, numbers)
     labelled_by = _labelled_by(source, to_make, cassette)
-    if any(need in LABELS for name in _metrics_of(numbers) for need in METRICS[name].needs):
+    if any(map(_is_of_labels, _metrics_of(numbers))):
         table["labelled_by"] = _in_words(labelled_by)
     # Last: pandas copies attrs at every look into the table.
     table.attrs |= labelled_by | {"numbers": list(numbers)}
     return table
 
 
+def _is_of_labels(metric: str) -> bool:
+    return not LABELS.keys().isdisjoint(METRICS[metric].needs)
+
+
 def _labelled(label: str, table: pd.DataFrame, source: _LabelSource, cassette: Any) -> pd.Series:
     """Make a label of the rows that have all it is made from; None for the others."""
     complete = _complete_rows(label, table)
-    column = pd.Series(None, table.index, dtype=object)
+    labels: Sequence[Any] = ()
     if len(complete):
         labels = LABELS[label].make(complete, source, cassette)
-        column[complete.index] = pd.Series(map(_plain, labels), complete.index, dtype=object)
-    return column.where(pd.notna, None)
+    cells = [_plain(cell) for cell in labels]
+    column = pd.Series(cells, complete.index, dtype=object).reindex(table.index)
+    return column.where(column.notna(), None)
 
 
 def _plain(cell: Any) -> Any:
@@ -188,11 +193,20 @@ def _with_numbers(table: pd.DataFrame, numbers: Numbers) -> pd.DataFrame:
             table = table.rename(columns={column: f"given_{column}"})
         cells = values[name]
         if METRICS[name].names:
-            cells = [cell.get(key, math.nan) for cell in cells]
+            cells = [_number(cell, key) for cell in cells]
         table[column] = pd.Series(cells, table.index, dtype=float)
-    table["unscored"] = table[list(numbers)].isna().sum(axis=1)
-    table["reason"] = [_reason(row, numbers) for row in table.to_dict("records")]
+    columns = list(numbers)
+    table["unscored"] = table[columns].isna().sum(axis=1)
+    rows = table.to_dict("records")
+    table["reason"] = [_reason(row, numbers) for row in rows]
     return table
+
+
+def _number(cell: Any, key: str) -> float:
+    """Return one of the numbers of a metric that has several."""
+    if is_missing(cell):
+        return math.nan
+    return cell.get(key, math.nan)
 
 
 def _labelled_by(source: _LabelSource, labels: Sequence[str], cassette: Any) -> dict[str, Any]:
@@ -396,40 +410,42 @@ def _complete(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     return table[~table[list(columns)].map(is_missing).any(axis=1)]
 
 
-def _values(name: str, table: pd.DataFrame) -> list[Any]:
+def _values(name: str, table: pd.DataFrame) -> pd.Series:
     """Return a metric's value of every row; NaN for one that lacks something.
 
     A metric of grades takes the scale of each row's judge, where the rows name it.
     """
     if name not in ("fully_right", "grade") or "judge_scale" not in table:
-        return _computed(METRICS[name], table).tolist()
+        return _computed(METRICS[name], table)
     values = pd.Series(math.nan, table.index, dtype=object)
     for scale, places in rows_by_scale(table):
         metric = METRICS[name]
         if scale is not GRADES:
             metric = grade_metrics(scale)[name]
         values[places] = _computed(metric, table[places])
-    return values.tolist()
+    return values
 
 
 def _computed(metric: Metric, table: pd.DataFrame) -> pd.Series:
-    complete = _complete(table, metric.needs)[list(metric.needs)]
+    needs = list(metric.needs)
+    complete = _complete(table, needs)[needs]
     if metric.all_rows:
-        values = metric.function(*(complete[need].tolist() for need in metric.needs))
+        columns = [complete[need].tolist() for need in needs]
+        values = list(metric.function(*columns))
     else:
-        values = [metric.function(*cells) for cells in complete.itertuples(index=False)]
-    undefined = dict.fromkeys(metric.names, math.nan) or math.nan
-    column = pd.Series([undefined] * len(table), table.index, dtype=object)
-    column[complete.index] = pd.Series(list(values), complete.index, dtype=object)
-    return column
+        rows = complete.itertuples(index=False)
+        values = [metric.function(*cells) for cells in rows]
+    return pd.Series(values, complete.index, dtype=object).reindex(table.index)
 
 
 def _reason(row: Mapping[str, Any], numbers: Numbers) -> str:
-    columns: dict[str, list[str]] = defaultdict(list)
+    columns: dict[str, list[str]] = defaultdict(list)  # by the reason
     for column, (name, _) in numbers.items():
         if math.isnan(row[column]):
-            columns[_why(row, name)].append(column)
-    return "; ".join(f"{why}: {', '.join(names)}" for why, names in columns.items())
+            why = _why(row, name)
+            columns[why].append(column)
+    parts = [f"{why}: {', '.join(names)}" for why, names in columns.items()]
+    return "; ".join(parts)
 
 
 def _why(row: Mapping[str, Any], name: str) -> str:
@@ -530,7 +546,8 @@ def _results(rows: pd.DataFrame) -> list[RagResult]:
     if "system" in rows:
         names = names + " " + rows["system"].astype(str)
     if names.duplicated().any():
-        names = names + " #" + names.groupby(names).cumcount().add(1).astype(str)
+        count = names.groupby(names).cumcount() + 1
+        names = names + " #" + count.astype(str)
     results = []
     for name, row in zip(names, rows.to_dict("records"), strict=True):
         reference = row.get("long_reference")
@@ -570,11 +587,14 @@ def grade_label(prompt: Prompt = PROMPT) -> LabelMethod:
     def make(rows: pd.DataFrame, source: _LabelSource, cassette: Any) -> list[Any]:
         questions = []
         answers = []
-        for i, row in enumerate(rows.itertuples()):
-            questions.append(Question(str(i), row.question, row.reference, tuple(row.references)))
-            answers.append(Answer(str(i), row.answer, ""))
+        for place, row in enumerate(rows.itertuples()):
+            name = str(place)
+            references = tuple(row.references)
+            questions.append(Question(name, row.question, row.reference, references))
+            answers.append(Answer(name, row.answer, ""))
         options = {"prompt": prompt, "cassette": cassette, **source.options}
-        return [graded.value for graded in grade(source.model, questions, answers, **options)]
+        grades = grade(source.model, questions, answers, **options)
+        return [graded.value for graded in grades]
 
     needs = ("question", "answer", "reference", "references")
     return LabelMethod(needs, make, lambda rows: {"grading": len(rows)})
@@ -582,7 +602,8 @@ def grade_label(prompt: Prompt = PROMPT) -> LabelMethod:
 
 def _abstained(rows: pd.DataFrame, source: _LabelSource, cassette: Any) -> list[Any]:
     """Grade 1 is an answer that gives no information."""
-    return [None if math.isnan(value) else value == 1 for value in grade_numbers(rows["grade"])]
+    grades = grade_numbers(rows["grade"])
+    return [None if math.isnan(grade) else grade == 1 for grade in grades]
 
 
 def _ragas(rows: pd.DataFrame, source: _LabelSource, cassette: Any) -> list[Any]:
@@ -596,7 +617,8 @@ def _ragas(rows: pd.DataFrame, source: _LabelSource, cassette: Any) -> list[Any]
         "context_relevance": model.context_relevance(questions, contexts),
     }
     table = pd.DataFrame({name: metric["score"].to_numpy() for name, metric in scores.items()})
-    return table.astype(object).where(table.notna(), None).to_dict("records")
+    cells = table.astype(object).where(table.notna(), None)
+    return cells.to_dict("records")
 
 
 _PER_TEXT = 10  # claims, key points or statements of a text that is not taken apart yet

@@ -62,9 +62,9 @@ class KeptAnswers:
         if answers:
             what = f"{len(answers)} answers of {label!r} are kept from a run that was stopped"
             warnings.warn(f"{what}; to have them made anew, delete {self.path}", stacklevel=2)
-        missing = [name for name in jobs if name not in answers]
+        missing = {name: job for name, job in jobs.items() if name not in answers}
         work = functools.partial(_answer, generator)
-        new_answers = pool.map(work, [jobs[name] for name in missing], chunksize=_TASK)
+        new_answers = pool.map(work, missing.values(), chunksize=_TASK)
         for name, answer in zip(missing, new_answers, strict=True):
             answers[name] = answer
             if version and "error" not in answer.meta:  # a failure is asked again

@@ -248,7 +248,8 @@ class Experiment(BaseModel):
             expected = "at least one cell: N above 0 or a generator, and a keep that keeps some"
             raise ConfigError("an experiment without cells", expected, "change N or keep")
         check_known("match", [self.match], MATCHES)
-        find_numbers(self.metrics)
+        if self.metrics:
+            find_numbers(self.metrics)
         check_known("option of model calls", self.options, OPTIONS)
         return self
 

@@ -54,18 +54,14 @@ def read_experiment(path: Path, keys: Collection[str]) -> dict[str, Any]:
     """
     text = read_text(path)
     try:
-        aliases = [event for event in yaml.parse(text) if isinstance(event, yaml.AliasEvent)]
-        if len(aliases) > _MAX_ALIASES:
-            problem = f"more than {_MAX_ALIASES} aliases (*name)"
-            mark = aliases[_MAX_ALIASES].start_mark
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+        _check_aliases(text)
         settings = yaml.load(text, _Loader)  # a SafeLoader
     except (yaml.YAMLError, ValueError, TypeError) as error:
-        mark = getattr(error, "problem_mark", None)
         slip = _known_slip(path, text, keys)
         if slip is not None:
             raise slip from None
         place = str(path)
+        mark = getattr(error, "problem_mark", None)
         if mark is not None:
             place = f"{path}, line {mark.line + 1}"
         problem = getattr(error, "problem", None) or error
@@ -75,6 +71,14 @@ def read_experiment(path: Path, keys: Collection[str]) -> dict[str, Any]:
         got = f"{path} holds {type(settings).__name__}"
         raise ConfigError(got, "keys such as name and data", "see docs/experiment.md")
     return settings
+
+
+def _check_aliases(text: str) -> None:
+    aliases = [event for event in yaml.parse(text) if isinstance(event, yaml.AliasEvent)]
+    if len(aliases) > _MAX_ALIASES:
+        problem = f"more than {_MAX_ALIASES} aliases (*name)"
+        mark = aliases[_MAX_ALIASES].start_mark
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
 
 
 def _known_slip(path: Path, text: str, keys: Collection[str]) -> ConfigError | None:

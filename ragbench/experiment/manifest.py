@@ -117,15 +117,11 @@ def _parameters(experiment: Any) -> dict[str, Any]:
 
 def environment() -> dict[str, Any]:
     """Return package versions, git revision and machine (no names of hosts, users or folders)."""
-    machine: dict[str, Any] = {
+    machine = {
         "system": platform.system(),
-        "release": platform.release(),
         "processor": platform.machine(),
         "cores": os.cpu_count(),
     }
-    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ()):
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        machine["memory_gib"] = round(memory / 2**30, 1)
     return {
         "python": platform.python_version(),
         "packages": _packages(),
@@ -136,8 +132,8 @@ def environment() -> dict[str, Any]:
 
 @functools.cache
 def _packages() -> dict[str, str]:
-    there = {package.name: package.version for package in metadata.distributions()}
-    return there | {"ragbench": __version__}
+    versions = {package.name: package.version for package in metadata.distributions()}
+    return versions | {"ragbench": __version__}
 
 
 def _git() -> dict[str, Any] | None:
@@ -417,17 +413,16 @@ def _is_shipped(build: Any) -> bool:
     if not isinstance(build, functools.partial) or build.func is not make_retriever:
         return False
     tokenizer = build.keywords.get("tokenizer", "auto")
-    words = TOKENIZERS.get("words" if tokenizer == "auto" else tokenizer)
-    parts = [RETRIEVERS[build.args[0]], words]
-    plain = (
-        value is None or isinstance(value, str | int | float) or _is_minilm(value)
-        for value in build.keywords.values()
-    )
-    return all(_is_of_package(part) for part in parts) and all(plain)
+    if tokenizer == "auto":
+        tokenizer = "words"
+    parts = (RETRIEVERS[build.args[0]], TOKENIZERS.get(tokenizer))
+    return all(map(_is_of_package, parts)) and all(map(_is_plain, build.keywords.values()))
 
 
-def _is_minilm(value: Any) -> bool:
-    return isinstance(getattr(value, "embedder", value), MiniLM)
+def _is_plain(setting: Any) -> bool:
+    if isinstance(getattr(setting, "embedder", setting), MiniLM):
+        return True
+    return setting is None or isinstance(setting, str | int | float)
 
 
 def _is_of_package(thing: Any) -> bool:

@@ -69,24 +69,25 @@ def _step(name: str, calls: int, seconds: float = 0.0) -> Plan:
 
 def _embeddings(run: Run) -> Plan:
     """Count the texts that have no vector on disk, each once for each file of vectors."""
-    embedders = {id(error): error.embedder for error in run.not_cut.values()}
-    missing = {id(error): set(error.texts) for error in run.not_cut.values()}
+    embedders = {}
+    missing = {}  # texts by the place of their vectors
+    for error in run.not_cut.values():
+        embedders[id(error)] = error.embedder
+        missing[id(error)] = set(error.texts)
     for (data, *_), engine in run.retrievers.items():
         queries = [question.text for question in run.data[data].questions]
         for part, of_queries in inner_searches(engine, queries):
-            if not hasattr(part, "nearest"):  # it embeds nothing
-                continue
-            embedder = part.embedder
-            place = getattr(embedder, "path", id(embedder))
-            embedders[place] = embedder
-            texts = missing.setdefault(place, set())
-            texts.update(_not_on_disk(embedder, part.texts, of_queries))
+            if hasattr(part, "nearest"):  # it embeds
+                place = getattr(part.embedder, "path", id(part.embedder))
+                embedders[place] = part.embedder
+                texts = _not_on_disk(part.embedder, part.texts, of_queries)
+                missing.setdefault(place, set()).update(texts)
     planned = Plan()
     for data, chunker in run.not_cut:
         note = f"{chunker} on {data} embeds to cut: its chunks are not counted yet"
         planned += Plan((), (note,))
     for place, texts in missing.items():
-        planned += _step("embed", len(texts), _seconds(embedders[place], list(texts)))
+        planned += _step("embed", len(texts), _seconds(embedders[place], [*texts]))
     return planned
 
 

@@ -209,16 +209,17 @@ def _retrieve(run: Run, cells: Sequence[Cell], questions: Sequence[Question]) ->
     contexts = {}
     for search in budgets:
         chunker, retriever, k = search
-        hits = _search(run.retrievers[cells[0].data, chunker, retriever], questions, k)
+        engine = run.retrievers[cells[0].data, chunker, retriever]
+        hits = _search(engine, questions, k)
         contexts[search] = _at_budgets(run, questions, hits, sorted(budgets[search]))
     rows = []
     for place, question in enumerate(questions):
         meta = _meta(question)
         for cell in cells:
-            context = {0: _WITHOUT_DOCUMENTS}
+            by_budget = {0: _WITHOUT_DOCUMENTS}
             if cell.N:
-                context = contexts[cell.search][place]
-            row = _row(question, meta, cell, context)
+                by_budget = contexts[cell.search][place]
+            row = _row(question, meta, cell, by_budget)
             row.judge_scale = run.scales.get(cell.judge)
             rows.append(row)
     return rows
@@ -338,11 +339,7 @@ def _cut(
     (scores,) = ir_score_table([[*question.references]], [" ".join(texts)], budgets, **scoring)
     all_tokens = offsets.joined_ends(texts, max(budgets)).size
     own_tokens = int(begin_token)  # of the N, that hold no text
-    of_search = {
-        "hits": [hit.chunk.id for hit in hits],
-        "retrieved": [hit.chunk.doc_id for hit in hits],
-        "zero_hits": sum(hit.score == 0 for hit in hits),
-    }
+    of_search = _hit_facts(hits)
     contexts = {}
     for n, end, score in zip(budgets, ends.tolist(), scores.tolist(), strict=True):
         contexts[n] = {
@@ -352,6 +349,14 @@ def _cut(
             "chunks": _texts_before(end, texts),
         }
     return contexts
+
+
+def _hit_facts(hits: Sequence[Hit]) -> dict[str, Any]:
+    return {
+        "hits": [hit.chunk.id for hit in hits],
+        "retrieved": [hit.chunk.doc_id for hit in hits],
+        "zero_hits": sum(hit.score == 0 for hit in hits),
+    }
 
 
 def _texts_before(end: int, texts: Sequence[str]) -> list[str]:
@@ -564,7 +569,8 @@ def _pool(executor: Executor | None, name: str) -> Iterator[Executor]:
 def _written(run: Run, files: RunFiles, progress: bool) -> list[Row]:
     """Make the rows and write each block; whatever ends it, the files are closed."""
     files.begin()
-    run.kept = KeptAnswers(files.folder)
+    if not all(map(is_model, run.experiment.generator.values())):
+        run.kept = KeptAnswers(files.folder)
     rows: list[Row] = []
     try:
         with tqdm(total=files.rows, unit="row", disable=not progress) as bar:
@@ -573,7 +579,8 @@ def _written(run: Run, files: RunFiles, progress: bool) -> list[Row]:
                 rows += block
                 bar.update(len(block))
     finally:
-        run.kept.close(whole=len(rows) == files.rows)
+        if run.kept is not None:
+            run.kept.close(whole=len(rows) == files.rows)
         _note_windows(run, files.manifest["axes"])
         files.close()
     return rows
