@@ -9,7 +9,7 @@ import hashlib
 import inspect
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -58,10 +58,7 @@ class KeptAnswers:
             name = _digest(label, version, question.text, context)
             names.append(name)
             jobs[name] = (question, context)
-        answers = {name: self._kept[name] for name in jobs if name in self._kept}
-        if answers:
-            what = f"{len(answers)} answers of {label!r} are kept from a run that was stopped"
-            warnings.warn(f"{what}; to have them made anew, delete {self.path}", stacklevel=2)
+        answers = self._known(label, jobs)
         missing = {name: job for name, job in jobs.items() if name not in answers}
         work = functools.partial(_answer, generator)
         new_answers = pool.map(work, missing.values(), chunksize=_TASK)
@@ -70,6 +67,13 @@ class KeptAnswers:
             if version and "error" not in answer.meta:  # a failure is asked again
                 self._write(name, answer)
         return [answers[name] for name in names]
+
+    def _known(self, label: str, names: Iterable[str]) -> dict[str, Answer]:
+        answers = {name: self._kept[name] for name in names if name in self._kept}
+        if answers:
+            what = f"{len(answers)} answers of {label!r} are kept from a run that was stopped"
+            warnings.warn(f"{what}; to have them made anew, delete {self.path}", stacklevel=3)
+        return answers
 
     def _write(self, name: str, answer: Answer) -> None:
         record = [name, answer.question_id, answer.text, answer.generator, answer.seconds]

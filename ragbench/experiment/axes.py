@@ -67,16 +67,28 @@ def is_model(value: Any) -> bool:
     return isinstance(value, str) or hasattr(value, "ainvoke")
 
 
-def parse_axis(axis: str, value: Any, settings: _Settings) -> dict[str, Any]:
-    """Return an axis as a dict label -> object or function.
+def parse_value(key: str, value: Any, settings: _Settings) -> Any:
+    """Return what a key of an experiment stands for: of an axis a dict label -> object or function,
+    else a model.
 
     Parameters
     ----------
-    value : a name, ``{use: NAME, ...}`` or Dataset, a list of these, or a dict label -> one of
-        these or object.
+    key : of `AXES`, of `MODELS`, or ``labels``.
+    value : a name or ``{use: NAME, ...}``; of an axis also a Dataset, a list of these, or a dict
+        label -> one of these or object. Anything else of a model stands for itself.
     settings : ``paths_from``, what relative paths start at, and those of `MODELS`, for the entries
         that name none themselves.
     """
+    if key in ("generator", "judge") and value in (None, NONE, {}, []):
+        return {}
+    if key in AXES:
+        return _axis(key, value, settings)
+    if isinstance(value, str | Mapping):
+        return _named(key, key, value, settings)
+    return value
+
+
+def _axis(axis: str, value: Any, settings: _Settings) -> dict[str, Any]:
     if isinstance(value, str | Dataset) or (isinstance(value, Mapping) and "use" in value):
         value = [value]
     if isinstance(value, list | tuple):
@@ -111,13 +123,6 @@ def check_label(axis: str, label: str) -> str:
         expected = f"one line of at most 200 bytes, other than {NONE!r} and {QUERY_ONLY!r}"
         raise ConfigError(f"{axis} has the name {label[:60]!r}", expected, "rename it")
     return label
-
-
-def parse_model(key: str, value: Any, settings: _Settings) -> Any:
-    """Return a model that is no axis, of `MODELS` or ``labels``, by its name, or as it is."""
-    if isinstance(value, str | Mapping):
-        return _named(key, key, value, settings)
-    return value
 
 
 def _entry(axis: str, label: str, value: Any, settings: _Settings) -> Any:
@@ -200,7 +205,7 @@ def _with_models(
     filled = dict(options)
     for key in MODELS:
         if key in options:
-            filled[key] = parse_model(key, options[key], settings)
+            filled[key] = parse_value(key, options[key], settings)
         elif key in takes and settings.get(key) is not None:
             filled[key] = settings[key]
     return filled

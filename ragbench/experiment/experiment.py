@@ -31,8 +31,7 @@ from ragbench.experiment.axes import (
     QUERY_ONLY,
     check_label,
     is_model,
-    parse_axis,
-    parse_model,
+    parse_value,
 )
 from ragbench.experiment.files import import_code, line_of, read_experiment
 from ragbench.experiment.plan import plan_experiment
@@ -178,17 +177,10 @@ class Experiment(BaseModel):
             raise ConfigError(f"the name {name!r}", expected, "choose another name")
         return check_label("the experiment", name)
 
-    @field_validator(*MODELS, "labels", mode="before")
+    @field_validator(*AXES, *MODELS, "labels", mode="before")
     @classmethod
-    def _make_model(cls, value: Any, info: ValidationInfo) -> Any:
-        return parse_model(info.field_name, value, info.data)
-
-    @field_validator(*AXES, mode="before")
-    @classmethod
-    def _make_axis(cls, value: Any, info: ValidationInfo) -> Any:
-        if info.field_name in ("generator", "judge") and value in (None, NONE, {}, []):
-            return {}
-        return parse_axis(info.field_name, value, info.data)
+    def _parse(cls, value: Any, info: ValidationInfo) -> Any:
+        return parse_value(info.field_name, value, info.data)
 
     @field_validator("k", mode="before")
     @classmethod

@@ -65,7 +65,7 @@ def read_experiment(path: Path, keys: Collection[str]) -> dict[str, Any]:
         if mark is not None:
             place = f"{path}, line {mark.line + 1}"
         problem = getattr(error, "problem", None) or error
-        do = "correct that line"
+        do = "mend that line"
         raise ConfigError(f"{place}: {problem}", "YAML of plain values", do) from None
     if not isinstance(settings, dict):
         got = f"{path} holds {type(settings).__name__}"

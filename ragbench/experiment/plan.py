@@ -69,26 +69,26 @@ def _step(name: str, calls: int, seconds: float = 0.0) -> Plan:
 
 def _embeddings(run: Run) -> Plan:
     """Count the texts that have no vector on disk, each once for each file of vectors."""
-    embedders = {}
-    missing = {}  # texts by the place of their vectors
-    for error in run.not_cut.values():
-        embedders[id(error)] = error.embedder
-        missing[id(error)] = set(error.texts)
+    planned = Plan()
+    for data, chunker in run.not_cut:
+        note = f"{chunker} on {data} embeds to cut: its chunks are not counted yet"
+        planned += Plan((), (note,))
+    for embedder, texts in _texts_to_embed(run):
+        planned += _step("embed", len(texts), _seconds(embedder, [*texts]))
+    return planned
+
+
+def _texts_to_embed(run: Run) -> list[tuple[Any, set[str]]]:
+    to_embed = [(error.embedder, set(error.texts)) for error in run.not_cut.values()]
+    by_place: dict[Any, tuple[Any, set[str]]] = {}  # of the file of vectors
     for (data, *_), engine in run.retrievers.items():
         queries = [question.text for question in run.data[data].questions]
         for part, of_queries in inner_searches(engine, queries):
             if hasattr(part, "nearest"):  # it embeds
                 place = getattr(part.embedder, "path", id(part.embedder))
-                embedders[place] = part.embedder
-                texts = _not_on_disk(part.embedder, part.texts, of_queries)
-                missing.setdefault(place, set()).update(texts)
-    planned = Plan()
-    for data, chunker in run.not_cut:
-        note = f"{chunker} on {data} embeds to cut: its chunks are not counted yet"
-        planned += Plan((), (note,))
-    for place, texts in missing.items():
-        planned += _step("embed", len(texts), _seconds(embedders[place], [*texts]))
-    return planned
+                _, texts = by_place.setdefault(place, (part.embedder, set()))
+                texts.update(_not_on_disk(part.embedder, part.texts, of_queries))
+    return [*to_embed, *by_place.values()]
 
 
 def _seconds(embedder: Any, texts: Sequence[str]) -> float:

@@ -202,16 +202,7 @@ def _block_size(cells: Sequence[Cell]) -> int:
 
 def _retrieve(run: Run, cells: Sequence[Cell], questions: Sequence[Question]) -> list[Row]:
     """Search for a block of questions, each search once, and cut what was found at every N."""
-    budgets: dict[_Search, set[int]] = defaultdict(set)
-    for cell in cells:
-        if cell.N:
-            budgets[cell.search].add(cell.N)
-    contexts = {}
-    for search in budgets:
-        chunker, retriever, k = search
-        engine = run.retrievers[cells[0].data, chunker, retriever]
-        hits = _search(engine, questions, k)
-        contexts[search] = _at_budgets(run, questions, hits, sorted(budgets[search]))
+    contexts = _search_all(run, cells, questions)
     rows = []
     for place, question in enumerate(questions):
         meta = _meta(question)
@@ -223,6 +214,23 @@ def _retrieve(run: Run, cells: Sequence[Cell], questions: Sequence[Question]) ->
             row.judge_scale = run.scales.get(cell.judge)
             rows.append(row)
     return rows
+
+
+def _search_all(
+    run: Run, cells: Sequence[Cell], questions: Sequence[Question]
+) -> dict[_Search, list[_Contexts]]:
+    """Return the contexts of each question, by what was searched."""
+    budgets: dict[_Search, set[int]] = defaultdict(set)
+    for cell in cells:
+        if cell.N:
+            budgets[cell.search].add(cell.N)
+    contexts = {}
+    for search in budgets:
+        chunker, retriever, k = search
+        engine = run.retrievers[cells[0].data, chunker, retriever]
+        hits = _search(engine, questions, k)
+        contexts[search] = _at_budgets(run, questions, hits, sorted(budgets[search]))
+    return contexts
 
 
 def _at_budgets(
