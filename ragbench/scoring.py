@@ -162,7 +162,8 @@ def _labelled(label: str, table: pd.DataFrame, source: _LabelSource, cassette: A
     if len(complete):
         labels = LABELS[label].make(complete, source, cassette)
     cells = [_plain(cell) for cell in labels]
-    column = pd.Series(cells, complete.index, dtype=object).reindex(table.index)
+    column = pd.Series(cells, complete.index, dtype=object)
+    column = column.reindex(table.index)
     return column.where(column.notna(), None)
 
 
@@ -174,8 +175,10 @@ def _plain(cell: Any) -> Any:
     if isinstance(cell, str) and cell.startswith(("{", "[", "(")):
         return ast.literal_eval(cell)
     if isinstance(cell, RagResult):
-        unread = {CHECKS[name]: getattr(cell, name) for name in cell.missing()}
-        return _plain({**cell.to_dict(), **unread})
+        record = cell.to_dict()
+        for name in cell.missing():
+            record[CHECKS[name]] = getattr(cell, name)
+        return _plain(record)
     if isinstance(cell, Mapping):
         return {key: _plain(value) for key, value in cell.items()}
     if isinstance(cell, list | tuple | np.ndarray):
@@ -212,10 +215,12 @@ def _number(cell: Any, key: str) -> float:
 def _labelled_by(source: _LabelSource, labels: Sequence[str], cassette: Any) -> dict[str, Any]:
     """Say who made labels: the model's facts and the checker."""
     makers: dict[str, Any] = {}
-    if any(LABELS[label].calls for label in labels):
+    by_model = [label for label in labels if LABELS[label].calls]
+    if by_model:
         if isinstance(cassette, str | Path):
             cassette = Cassette(cassette)
-        makers["model"] = model_facts(source.model, cassette, ask_server=False).to_dict()
+        facts = model_facts(source.model, cassette, ask_server=False)
+        makers["model"] = facts.to_dict()
     if source.checker is not None and "claim_labels" in labels:
         makers["checker"] = repr(source.checker)
     return makers
@@ -331,12 +336,14 @@ def _read_rows(rows: Any, columns: Mapping[str, str] | None) -> pd.DataFrame:
     if "context" not in table and "chunks" in table:
         table["context"] = table["chunks"].map(" ".join, na_action="ignore")
     for label in table.columns.intersection([*LABELS]):
-        table[label] = pd.Series(map(_plain, table[label]), table.index, dtype=object)
+        cells = [_plain(cell) for cell in table[label]]
+        table[label] = pd.Series(cells, table.index, dtype=object)
     return table
 
 
 def _metrics_of(numbers: Numbers) -> list[str]:
-    return list(dict.fromkeys(name for name, _ in numbers.values()))
+    names = [name for name, _ in numbers.values()]
+    return list(dict.fromkeys(names))
 
 
 def _needed(metric: str, is_there: Callable[[str], bool]) -> dict[str, str]:
@@ -380,9 +387,10 @@ def _require(table: pd.DataFrame, metrics: Sequence[str]) -> None:
     if not users:
         return
     lines = [f"no column {column!r}, needed by {', '.join(of)}" for column, of in users.items()]
-    columns = ", ".join(map(str, table.columns.drop("question_id", errors="ignore")))
-    got = "\n    ".join(lines) + f"\n  there is {columns}"
-    possible = ", ".join(name for name in METRICS if not missing[name]) or "none"
+    there = [str(column) for column in table if column != "question_id"]
+    got = "\n    ".join(lines) + f"\n  there is {', '.join(there)}"
+    computable = [name for name in METRICS if not missing[name]]
+    possible = ", ".join(computable) or "none"
     first, *_ = users
     do = (
         f"add it, or name yours: columns={{{first!r}: ...}}; what can be computed as it is: "
@@ -396,18 +404,20 @@ def _complete_rows(label: str, table: pd.DataFrame) -> pd.DataFrame:
     made.
     """
     present = [need for need in LABELS[label].needs if need in table]
-    if "reference" in present and table["reference"].map(lambda cell: isinstance(cell, list)).any():
+    if "reference" in present and any(isinstance(cell, list) for cell in table["reference"]):
+        got = "several true answers in 'reference'"
         do = (
             "name one: columns={'reference': ...}; exact_match, token_f1, bleu and rouge_l take "
             "several"
         )
-        raise DataError("several true answers in 'reference'", f"one text, for the {label}", do)
+        raise DataError(got, f"one text, for the {label}", do)
     return _complete(table, present)
 
 
 def _complete(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """Return the rows in which no cell of these columns is missing."""
-    return table[~table[list(columns)].map(is_missing).any(axis=1)]
+    missing = table[list(columns)].map(is_missing)
+    return table[~missing.any(axis=1)]
 
 
 def _values(name: str, table: pd.DataFrame) -> pd.Series:
@@ -435,7 +445,8 @@ def _computed(metric: Metric, table: pd.DataFrame) -> pd.Series:
     else:
         rows = complete.itertuples(index=False)
         values = [metric.function(*cells) for cells in rows]
-    return pd.Series(values, complete.index, dtype=object).reindex(table.index)
+    column = pd.Series(values, complete.index, dtype=object)
+    return column.reindex(table.index)
 
 
 def _reason(row: Mapping[str, Any], numbers: Numbers) -> str:
@@ -481,7 +492,8 @@ def without_labels(numbers: Numbers, existing: Collection[str], labels: Any) -> 
             lacking[by_model].append(column)
         else:
             computed[column] = number
-    words = "; ".join(f"{', '.join(of)} (needs {label})" for label, of in lacking.items())
+    parts = [f"{', '.join(columns)} (needs {label})" for label, columns in lacking.items()]
+    words = "; ".join(parts)
     if not computed:
         expected = "a chat model, or the labels as columns of the rows"
         raise ConfigError(f"no model is named that labels: {words}", expected, _WAYS_TO_LABELS)
@@ -554,10 +566,15 @@ def _results(rows: pd.DataFrame) -> list[RagResult]:
         if is_missing(reference):
             reference = row["reference"]
         claims = row.get("reference_claims")
-        claims = None if is_missing(claims) else tuple(claims)
-        chunks = tuple(RetrievedText(text=text) for text in row["chunks"])
-        texts = row["question"], reference, row["answer"], chunks
-        results.append(RagResult(name, *texts, reference_claims=claims))
+        result = RagResult(
+            name,
+            row["question"],
+            reference,
+            row["answer"],
+            tuple(RetrievedText(text=text) for text in row["chunks"]),
+            reference_claims=None if is_missing(claims) else tuple(claims),
+        )
+        results.append(result)
     return results
 
 
@@ -574,8 +591,14 @@ def _keypoints(rows: pd.DataFrame, source: _LabelSource, cassette: Any) -> Seque
 
 
 def _keypoint_verdicts(rows: pd.DataFrame, source: _LabelSource, cassette: Any) -> Sequence[Any]:
-    columns = [rows[name].tolist() for name in ("question", "answer", "keypoints")]
-    return keypoint_verdicts(source.model, *columns, cassette=cassette, **source.options)
+    return keypoint_verdicts(
+        source.model,
+        rows["question"].tolist(),
+        rows["answer"].tolist(),
+        rows["keypoints"].tolist(),
+        cassette=cassette,
+        **source.options,
+    )
 
 
 def grade_label(prompt: Prompt = PROMPT) -> LabelMethod:
@@ -616,7 +639,8 @@ def _ragas(rows: pd.DataFrame, source: _LabelSource, cassette: Any) -> list[Any]
         "answer_relevance": model.answer_relevance(questions, answers),
         "context_relevance": model.context_relevance(questions, contexts),
     }
-    table = pd.DataFrame({name: metric["score"].to_numpy() for name, metric in scores.items()})
+    columns = {name: table["score"].to_numpy() for name, table in scores.items()}
+    table = pd.DataFrame(columns)
     cells = table.astype(object).where(table.notna(), None)
     return cells.to_dict("records")
 
@@ -625,7 +649,10 @@ _PER_TEXT = 10  # claims, key points or statements of a text that is not taken a
 
 
 def _keypoint_count(rows: pd.DataFrame) -> int:
-    return int(rows["keypoints"].map(len).sum()) if "keypoints" in rows else _PER_TEXT * len(rows)
+    if "keypoints" not in rows:
+        return _PER_TEXT * len(rows)
+    counts = rows["keypoints"].map(len)
+    return int(counts.sum())
 
 
 def _ragas_calls(rows: pd.DataFrame) -> dict[str, int]:

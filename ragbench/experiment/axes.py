@@ -215,8 +215,9 @@ def _person(axis: str, use: str, options: dict[str, Any], settings: _Settings) -
     """Make who answers, grades or labels: of the axis's table, or a chat model."""
     table = {"generator": GENERATORS, "judge": JUDGES}.get(axis, {})
     if use in table:
-        _check_options(use, options, table[use])
-        return table[use](**options)
+        maker = table[use]
+        _check_options(use, options, maker)
+        return maker(**options)
     if ":" not in use and use not in NAMES:
         error = unknown(axis, use, (*table, *NAMES))
         if "did you mean" in error.do:
@@ -234,9 +235,11 @@ def _model(key: str, use: str, options: dict[str, Any], settings: _Settings) -> 
         check_known("scorer", [use], ["minilm"])
         return CrossEncoder(**options)
     # A model's replies are kept beside the file, so that a run goes on where it stopped.
-    cassette = str(settings["paths_from"] / options.pop("cassette", f"{key}.sqlite"))
+    name = options.pop("cassette", f"{key}.sqlite")
+    cassette = str(settings["paths_from"] / name)
+    model = chat_model(_beside(settings, use), **options)
     asks = {"decompose": llm_decomposer, "checker": ModelChecker}[key]
-    return asks(chat_model(_beside(settings, use), **options), cassette=cassette)
+    return asks(model, cassette=cassette)
 
 
 def _beside(settings: _Settings, use: str) -> str:

@@ -203,13 +203,14 @@ class Experiment(BaseModel):
     @classmethod
     def _check_prompts(cls, prompts: dict[str, Any], info: ValidationInfo) -> dict[Any, Any]:
         """Return the prompts by axis and label; of a label on both axes the fields decide."""
-        generators = [name for name, value in info.data["generator"].items() if is_model(value)]
-        judges = [name for name, value in info.data["judge"].items() if is_model(value)]
+        generators = _models_of(info.data["generator"])
+        judges = _models_of(info.data["judge"])
         check_known("chat model in prompts", prompts, [*generators, *judges])
+        folder = info.data["paths_from"]
         usable = {}
         for name, prompt in prompts.items():
             if Path(prompt).suffix:
-                prompt = str(info.data["paths_from"] / Path(prompt).expanduser())
+                prompt = str(folder / Path(prompt).expanduser())
             text = load_prompt(prompt)
             axis = "generator"
             if name not in generators or (name in judges and "{answers}" in text):
@@ -348,6 +349,10 @@ def _in_words(error: ValidationError) -> ConfigError:
     return ConfigError(f"{name} is {first['input']!r}", " or ".join(ways), do)
 
 
+def _models_of(axis: Mapping[str, Any]) -> list[str]:
+    return [label for label, value in axis.items() if is_model(value)]
+
+
 def _whole(axis: str, value: Any, least: int) -> tuple[int, ...]:
     """Return the values of a numeric axis: an int, or several."""
     numbers = [value]
@@ -356,6 +361,8 @@ def _whole(axis: str, value: Any, least: int) -> tuple[int, ...]:
     for number in numbers or [value]:
         is_whole = isinstance(number, Integral) and not isinstance(number, bool)
         if not is_whole or number < least:
+            expected = f"whole numbers of at least {least}"
             do = f"write for instance {axis}: 10, or a list: {axis}: [10, 100]"
-            raise ConfigError(f"{axis} has {number!r}", f"whole numbers of at least {least}", do)
-    return tuple(dict.fromkeys(map(int, numbers)))
+            raise ConfigError(f"{axis} has {number!r}", expected, do)
+    distinct = dict.fromkeys(map(int, numbers))
+    return tuple(distinct)

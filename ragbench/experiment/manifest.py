@@ -85,8 +85,9 @@ def _axes(run: Any) -> dict[str, dict[str, Any]]:
     """Describe what was built for each value of an axis, by data, chunker and retriever."""
     chunks = {"/".join(place): _chunk_facts(chunks) for place, chunks in run.chunks.items()}
     retrievers = {"/".join(place): engine for place, engine in run.retrievers.items()}
+    data = {name: _data_facts(loaded) for name, loaded in run.data.items()}
     axes = {
-        "data": {name: _data_facts(data) for name, data in run.data.items()},
+        "data": data,
         "chunker": chunks,
         "retriever": _by_label(retrievers),
         "generator": _by_label(run.experiment.generator),
@@ -339,7 +340,7 @@ def load_manifest(run: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
-    """Load the rows of a run (its name, folder or file of rows), whole or under way.
+    """Load the rows of a run (its name or folder), whole or under way.
 
     Returns
     -------
@@ -401,11 +402,12 @@ def _inputs_sha256(run: Any, described: Mapping[str, Any]) -> str | None:
 
 def _is_known(experiment: Any) -> bool:
     """Say whether all that makes rows is of this package, a model or a file, and nobody's code."""
-    people = [*experiment.generator.values(), *experiment.judge.values()]
-    retrievers = experiment.retriever.values()
     if not isinstance(experiment.tokenizer, Path | None):
         return False
-    return all(map(is_model, people)) and all(map(_is_shipped, retrievers))
+    people = [*experiment.generator.values(), *experiment.judge.values()]
+    if not all(map(is_model, people)):
+        return False
+    return all(map(_is_shipped, experiment.retriever.values()))
 
 
 def _is_shipped(build: Any) -> bool:
@@ -464,9 +466,9 @@ def _describe_object(thing: Any) -> dict[str, Any]:
     facts = {"class": _name(type(thing))}
     if callable(getattr(thing, "settings", None)):
         return facts | _describe(thing.settings())
-    for name in ("name", "card"):
-        if getattr(thing, name, None) is not None:
-            facts[name] = _describe(getattr(thing, name))
+    name = getattr(thing, "name", None)
+    if name is not None:
+        facts["name"] = _describe(name)
     return facts
 
 

@@ -84,10 +84,13 @@ def _texts_to_embed(run: Run) -> list[tuple[Any, set[str]]]:
     for (data, *_), engine in run.retrievers.items():
         queries = [question.text for question in run.data[data].questions]
         for part, of_queries in inner_searches(engine, queries):
-            if hasattr(part, "nearest"):  # it embeds
-                place = getattr(part.embedder, "path", id(part.embedder))
-                _, texts = by_place.setdefault(place, (part.embedder, set()))
-                texts.update(_not_on_disk(part.embedder, part.texts, of_queries))
+            if not hasattr(part, "nearest"):  # it embeds nothing
+                continue
+            embedder = part.embedder
+            place = getattr(embedder, "path", id(embedder))
+            _, texts = by_place.setdefault(place, (embedder, set()))
+            missing = _not_on_disk(embedder, part.texts, of_queries)
+            texts.update(missing)
     return [*to_embed, *by_place.values()]
 
 
@@ -135,7 +138,8 @@ def _calls(run: Run, axis: str, label: str) -> int:
     by_model = axis == "judge" and is_model(experiment.judge[label])
     count = 0
     for data, of_data in run.data.items():
-        cells = [cell for cell in experiment.cells(data) if getattr(cell, axis) == label]
+        all_cells = experiment.cells(data)
+        cells = [cell for cell in all_cells if getattr(cell, axis) == label]
         contexts = {(*cell.search, cell.N, cell.generator) for cell in cells}
         prompts = len(contexts)
         if by_model and experiment.per_prompt != "one":

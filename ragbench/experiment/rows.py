@@ -183,7 +183,8 @@ def as_frame(rows: Sequence[Row]) -> pd.DataFrame:
     """Return rows as a data frame, whole numbers as ``Int64``, with the columns of ``meta``."""
     columns = {}
     for name in _COLUMNS:
-        values = pd.Series([getattr(row, name) for row in rows], dtype=object)
+        cells = [getattr(row, name) for row in rows]
+        values = pd.Series(cells, dtype=object)
         kind = _TYPES.get(name, "str")
         if kind in _KINDS:
             columns[name] = values.astype(_KINDS[kind])
@@ -236,23 +237,21 @@ def folder_name(name: str) -> str:
 
 
 def run_folder(run: str | os.PathLike[str]) -> Path:
-    """Return the folder of a run, given its name, its folder or its file of rows; DataError names
-    those there are.
-    """
+    """Return the folder of a run, given its name or folder; DataError names those there are."""
     path = Path(run).expanduser()
     homes = (Path("results"), results_dir())  # the first: in a folder of `ragbench init`
-    places = [path.parent if path.name == ROWS else path]
+    places = [path]
     for home in homes:
         places += [home / path, home / folder_name(str(run))]
     with contextlib.suppress(OSError):  # a name too long for a file is no run
         for folder in places:
             if (folder / ROWS).is_file():
                 return folder
-    runs = [sorted(rows.parent.name for rows in home.glob(f"*/{ROWS}")) for home in homes]
-    folders = next(filter(None, runs), [])  # this folder's, before the checkout's
-    expected = (
-        f"a folder with {ROWS}, or the name of a run: {', '.join(folders) or 'there is none'}"
-    )
+    names: list[str] = []
+    for home in homes:  # this folder's, before the checkout's
+        names = names or sorted(rows.parent.name for rows in home.glob(f"*/{ROWS}"))
+    there = ", ".join(names) or "there is none"
+    expected = f"a folder with {ROWS}, or the name of a run: {there}"
     raise DataError(f"no run {str(run)[:80]!r}", expected, "make it: ragbench run experiment.yaml")
 
 
@@ -264,18 +263,22 @@ def system_names(rows: pd.DataFrame) -> list[str]:
     asked stands there too.
     """
     alone = rows["N"] == 0
-    words = rows.assign(k="k=" + rows["k"].astype(str))
+    depths = "k=" + rows["k"].astype(str)
+    budgets = rows["N"].astype(str)
     names = rows["retriever"].astype(str)
-    for axis in ("chunker", "k"):
+    for axis, words in (("chunker", rows["chunker"]), ("k", depths)):
         if rows.loc[~alone, axis].nunique() > 1:
-            names = names.where(alone, names + ", " + words[axis])
+            names = names.where(alone, names + ", " + words)
     for axis in ("generator", "judge"):
         if rows[axis].nunique() > 1:
             names = names + ", " + rows[axis]
     if "prompt" in rows:
-        is_variant = alone & rows["generator"].isin(_own_prompts(rows[~alone]))
-        names = names.where(~is_variant, names + ", prompt " + rows["prompt"].astype(str))
-    return (names + "@" + rows["N"].astype(str)).tolist()
+        prompts = rows["prompt"].astype(str)
+        own = _own_prompts(rows[~alone])
+        is_variant = alone & rows["generator"].isin(own)
+        names = names.where(~is_variant, names + ", prompt " + prompts)
+    names = names + "@" + budgets
+    return names.tolist()
 
 
 def _own_prompts(rows: pd.DataFrame) -> set[str]:

@@ -388,11 +388,11 @@ def _answer(run: Run, questions: Mapping[str, Question], rows: Sequence[Row]) ->
         for row in rows:
             if row.generator == name and row.status == "ok":
                 waiting[row.place].append(row)
-        first = [rows_of[0] for rows_of in waiting.values()]
+        first = [same_answer[0] for same_answer in waiting.values()]
         answers = _ask(run, name, questions, first)
         model = run.models.get(("generator", name))
-        for rows_of, answer in zip(waiting.values(), answers, strict=True):
-            for row in rows_of:
+        for same_answer, answer in zip(waiting.values(), answers, strict=True):
+            for row in same_answer:
                 _take_answer(row, answer, model)
         if model is not None:
             _check_servers(run, "generate", first)
@@ -437,7 +437,8 @@ def _take_answer(row: Row, answer: Answer, model: Endpoint | None) -> None:
 def _grade(run: Run, questions: Mapping[str, Question], rows: Sequence[Row]) -> None:
     """Let models and objects grade; answers of different generators are not shown together."""
     answered = [row for row in rows if row.status == "ok"]
-    for judge, generator in itertools.product(run.experiment.judge, run.experiment.generator):
+    experiment = run.experiment
+    for judge, generator in itertools.product(experiment.judge, experiment.generator):
         place = (judge, generator)
         waiting = [row for row in answered if (row.judge, row.generator) == place]
         if ("judge", judge) in run.models:
