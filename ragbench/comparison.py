@@ -59,11 +59,12 @@ def compare_scores(
         if (a + b).notna().any():
             scores[key] = a[questions], b[questions]
     if not scores:
-        do = (
-            "give the questions references, or add a generator and a judge; rows['error'] says "
-            "why a row failed"
+        raise DataError(
+            got="no pair of systems has a question scored for both",
+            expected="scores of both",
+            do="give the questions references, or add a generator and a judge; rows['error'] says "
+            "why a row failed",
         )
-        raise DataError("no pair of systems has a question scored for both", "scores of both", do)
     clusters = known_clusters(table, cluster)
     if clusters is not None:
         options["groups"] = dict.fromkeys(scores, clusters[questions])
@@ -72,8 +73,11 @@ def compare_scores(
 
 def _check_systems(table: pd.DataFrame, pairs: Sequence[tuple[str, str]] | None) -> None:
     if "system" not in table or table["system"].nunique() < 2:
-        do = "name yours: columns={'system': 'model'}; of a run, add a retriever, or an N"
-        raise DataError("fewer than two systems", "two or more in the column 'system'", do)
+        raise DataError(
+            got="fewer than two systems",
+            expected="two or more in the column 'system'",
+            do="name yours: columns={'system': 'model'}; of a run, add a retriever, or an N",
+        )
     for pair in pairs or ():
         if isinstance(pair, str):
             raise DataError(f"pairs={pairs!r:.80}", "a list of pairs", f"write [{tuple(pairs)}]")

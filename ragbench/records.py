@@ -40,8 +40,11 @@ class Question:
 
     def __post_init__(self) -> None:
         if isinstance(self.references, str):  # each of its letters would count as a text
-            got = f"question {self.id!r}: references is one text, {self.references[:40]!r}"
-            raise DataError(got, "a sequence of texts", "put it in a list")
+            raise DataError(
+                got=f"question {self.id!r}: references is one text, {self.references[:40]!r}",
+                expected="a sequence of texts",
+                do="put it in a list",
+            )
 
     def facts(self) -> tuple[str, ...]:
         """Return the supporting sentences, each with its document's title before it where that is
@@ -189,8 +192,11 @@ def check_records(values: Iterable[Any], kind: type, what: str) -> None:
         if not isinstance(value, kind):
             got = f"{what}: item {place} is {type(value).__name__} {str(value)[:40]!r}"
             names = ", ".join(field.name for field in fields(kind))
-            do = f"make one {kind.__name__} per row of your table, with the fields {names}"
-            raise DataError(got, f"a sequence of {kind.__name__} records", do)
+            raise DataError(
+                got=got,
+                expected=f"a sequence of {kind.__name__} records",
+                do=f"make one {kind.__name__} per row of your table, with the fields {names}",
+            )
 
 
 def questions_of(answers: Sequence[Any], questions: Sequence[Question]) -> list[Question]:
@@ -200,16 +206,21 @@ def questions_of(answers: Sequence[Any], questions: Sequence[Question]) -> list[
     check_records(questions, Question, "questions")
     by_id = {question.id: question for question in questions}
     if len(by_id) != len(questions):
-        got = f"{len(questions)} questions with {len(by_id)} ids"
-        raise ConfigError(got, "one question per id", "pass each question once")
+        raise ConfigError(
+            got=f"{len(questions)} questions with {len(by_id)} ids",
+            expected="one question per id",
+            do="pass each question once",
+        )
     if not all(hasattr(answer, "question_id") for answer in answers):
         check_records(answers, Answer, "answers")
     questions_of_rows = []
     for place, answer in enumerate(answers):
         name = answer.question_id
         if name not in by_id:
-            got = f"answer {place} belongs to question {name!r}, not among the {len(by_id)}"
-            do = "pass all questions, or only the answers to these"
-            raise DataError(got, "answers to the questions given", do)
+            raise DataError(
+                got=f"answer {place} belongs to question {name!r}, not among the {len(by_id)}",
+                expected="answers to the questions given",
+                do="pass all questions, or only the answers to these",
+            )
         questions_of_rows.append(by_id[name])
     return questions_of_rows

@@ -125,9 +125,7 @@ def score(
     >>> score(rows, ["token_f1"])["token_f1"].round(2).tolist()
     [0.67]
     """
-    own = ("rows", "metrics", "labels", "columns", "checker")
-    of_ask = set(inspect.signature(ask).parameters) - {"model", "prompts", "schema", "ids"}
-    check_known("option", options, [*sorted(of_ask), *own])
+    _check_options(options)
     table, numbers, left_out = _prepare(rows, metrics, columns, labels)
     if left_out:
         warnings.warn(left_out, stacklevel=2)
@@ -151,11 +149,22 @@ def score(
     return table
 
 
+def _check_options(options: Mapping[str, Any]) -> None:
+    own = ("rows", "metrics", "labels", "columns", "checker")
+    of_ask = set(inspect.signature(ask).parameters) - {"model", "prompts", "schema", "ids"}
+    check_known("option", options, [*sorted(of_ask), *own])
+
+
 def _is_of_labels(metric: str) -> bool:
     return not LABELS.keys().isdisjoint(METRICS[metric].needs)
 
 
-def _labelled(label: str, table: pd.DataFrame, source: _LabelSource, cassette: Any) -> pd.Series:
+def _labelled(
+    label: str,
+    table: pd.DataFrame,
+    source: _LabelSource,
+    cassette: Any,
+) -> pd.Series:
     """Make a label of the rows that have all it is made from; None for the others."""
     complete = _complete_rows(label, table)
     labels: Sequence[Any] = ()
@@ -380,23 +389,20 @@ def _require(table: pd.DataFrame, metrics: Sequence[str]) -> None:
     users: dict[str, list[str]] = defaultdict(list)  # of a column that is missing
     for name in metrics:
         for column, label in missing[name].items():
-            user = repr(name)
-            if label:
-                user += f" (for its {label})"
-            users[column].append(user)
+            users[column].append(f"{name!r} (for its {label})" if label else repr(name))
     if not users:
         return
     lines = [f"no column {column!r}, needed by {', '.join(of)}" for column, of in users.items()]
     there = [str(column) for column in table if column != "question_id"]
     got = "\n    ".join(lines) + f"\n  there is {', '.join(there)}"
-    computable = [name for name in METRICS if not missing[name]]
-    possible = ", ".join(computable) or "none"
-    first, *_ = users
-    do = (
-        f"add it, or name yours: columns={{{first!r}: ...}}; what can be computed as it is: "
-        f"{possible}"
+    possible = ", ".join(name for name in METRICS if not missing[name]) or "none"
+    first = next(iter(users))
+    raise DataError(
+        got=got,
+        expected="a column of that name",
+        do=f"add it, or name yours: columns={{{first!r}: ...}}; what can be computed as it is: "
+        f"{possible}",
     )
-    raise DataError(got, "a column of that name", do)
 
 
 def _complete_rows(label: str, table: pd.DataFrame) -> pd.DataFrame:
@@ -405,12 +411,12 @@ def _complete_rows(label: str, table: pd.DataFrame) -> pd.DataFrame:
     """
     present = [need for need in LABELS[label].needs if need in table]
     if "reference" in present and any(isinstance(cell, list) for cell in table["reference"]):
-        got = "several true answers in 'reference'"
-        do = (
-            "name one: columns={'reference': ...}; exact_match, token_f1, bleu and rouge_l take "
-            "several"
+        raise DataError(
+            got="several true answers in 'reference'",
+            expected=f"one text, for the {label}",
+            do="name one: columns={'reference': ...}; exact_match, token_f1, bleu and rouge_l take "
+            "several",
         )
-        raise DataError(got, f"one text, for the {label}", do)
     return _complete(table, present)
 
 
@@ -495,8 +501,11 @@ def without_labels(numbers: Numbers, existing: Collection[str], labels: Any) -> 
     parts = [f"{', '.join(columns)} (needs {label})" for label, columns in lacking.items()]
     words = "; ".join(parts)
     if not computed:
-        expected = "a chat model, or the labels as columns of the rows"
-        raise ConfigError(f"no model is named that labels: {words}", expected, _WAYS_TO_LABELS)
+        raise ConfigError(
+            got=f"no model is named that labels: {words}",
+            expected="a chat model, or the labels as columns of the rows",
+            do=_WAYS_TO_LABELS,
+        )
     if words:
         words = f"left out, since no model is named that labels: {words}; {_WAYS_TO_LABELS}"
     return computed, words
@@ -516,7 +525,12 @@ def _labels_given(numbers: Numbers, table: pd.DataFrame) -> list[str]:
     return [label for label in LABELS if label in needed and label in table]
 
 
-def _source(labels: Any, checker: Any, cassette: Any, options: Mapping[str, Any]) -> _LabelSource:
+def _source(
+    labels: Any,
+    checker: Any,
+    cassette: Any,
+    options: Mapping[str, Any],
+) -> _LabelSource:
     if isinstance(checker, str):
         checker = ModelChecker(chat_model(checker), cassette=cassette)
     return _LabelSource(labels, checker, options)

@@ -94,10 +94,11 @@ def _axis(axis: str, value: Any, settings: _Settings) -> dict[str, Any]:
     if isinstance(value, list | tuple):
         value = {_label(entry): entry for entry in value}
     if not isinstance(value, Mapping) or not value:
-        got = f"{axis} is {type(value).__name__} {str(value)[:60]}"
-        expected = "a name of what ships, a list of names, or label: name, function or object"
-        do = f"write for instance {axis}: {{a label: ...}}, see docs/experiment.md"
-        raise ConfigError(got, expected, do)
+        raise ConfigError(
+            got=f"{axis} is {type(value).__name__} {str(value)[:60]}",
+            expected="a name of what ships, a list of names, or label: name, function or object",
+            do=f"write for instance {axis}: {{a label: ...}}, see docs/experiment.md",
+        )
     parsed = {}
     for label, entry in value.items():
         name = check_label(axis, str(label))
@@ -120,8 +121,11 @@ def check_label(axis: str, label: str) -> str:
     is_short = len(label.encode()) <= 200
     is_taken = label in (NONE, QUERY_ONLY)
     if not is_line or not is_short or is_taken:
-        expected = f"one line of at most 200 bytes, other than {NONE!r} and {QUERY_ONLY!r}"
-        raise ConfigError(f"{axis} has the name {label[:60]!r}", expected, "rename it")
+        raise ConfigError(
+            got=f"{axis} has the name {label[:60]!r}",
+            expected=f"one line of at most 200 bytes, other than {NONE!r} and {QUERY_ONLY!r}",
+            do="rename it",
+        )
     return label
 
 
@@ -134,8 +138,11 @@ def _entry(axis: str, label: str, value: Any, settings: _Settings) -> Any:
         return value
     if axis == "generator" and callable(value):
         return SimpleNamespace(name=label, answer=value)
-    got = f"{axis} {label!r} is {type(value).__name__}"
-    raise ConfigError(got, expected, "see docs/experiment.md")
+    raise ConfigError(
+        got=f"{axis} {label!r} is {type(value).__name__}",
+        expected=expected,
+        do="see docs/experiment.md",
+    )
 
 
 def _named(where: str, key: str, value: str | Mapping[str, Any], settings: _Settings) -> Any:
@@ -150,15 +157,21 @@ def _named(where: str, key: str, value: str | Mapping[str, Any], settings: _Sett
         raise ConfigError(f"{where} has no use", "use: NAME", f"write {{use: NAME}} under {where}")
     for option in options:
         if "key" in option.lower() or "password" in option.lower():
-            do = "set OLLAMA_API_KEY or OPENAI_API_KEY"
-            raise ConfigError(f"{where}.{option}", "no secret in this file", do)
+            raise ConfigError(
+                got=f"{where}.{option}",
+                expected="no secret in this file",
+                do="set OLLAMA_API_KEY or OPENAI_API_KEY",
+            )
     try:
         return _MAKERS[key](key, use, options, settings)
     except RagbenchError as error:
         raise ConfigError(f"{where}: {error.got}", error.expected, error.do) from None
     except (TypeError, ValueError, OverflowError) as error:
-        do = "see docs/experiment.md"
-        raise ConfigError(f"{where}: {error}", "options that fit", do) from None
+        raise ConfigError(
+            got=f"{where}: {error}",
+            expected="options that fit",
+            do="see docs/experiment.md",
+        ) from None
 
 
 # -- one function for each kind of name: (key, name, options, settings) -> what it stands for

@@ -164,8 +164,11 @@ class Experiment(BaseModel):
                 import_code(path.parent, settings.pop("code"))
             return cls(**settings | {"paths_from": path.parent})
         except RagbenchError as error:
-            got = f"{path}{line_of(error.got, path)}: {error.got}"
-            raise ConfigError(got, error.expected, error.do) from None
+            raise ConfigError(
+                got=f"{path}{line_of(error.got, path)}: {error.got}",
+                expected=error.expected,
+                do=error.do,
+            ) from None
 
     # -- what is checked, key by key
 
@@ -173,8 +176,11 @@ class Experiment(BaseModel):
     @classmethod
     def _check_name(cls, name: str) -> str:
         if name in _FOLDERS or Path(name).name != name or name.startswith("."):
-            expected = "a text that can name a folder; some ragbench keeps for its own files"
-            raise ConfigError(f"the name {name!r}", expected, "choose another name")
+            raise ConfigError(
+                got=f"the name {name!r}",
+                expected="a text that can name a folder; some ragbench keeps for its own files",
+                do="choose another name",
+            )
         return check_label("the experiment", name)
 
     @field_validator(*AXES, *MODELS, "labels", mode="before")
@@ -235,11 +241,17 @@ class Experiment(BaseModel):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.judge and not self.generator:
-            do = "add a generator, or drop judge"
-            raise ConfigError("a judge without a generator", "answers to be graded", do)
+            raise ConfigError(
+                got="a judge without a generator",
+                expected="answers to be graded",
+                do="add a generator, or drop judge",
+            )
         if not any(self.cells(data) for data in self.data):
-            expected = "at least one cell: N above 0 or a generator, and a keep that keeps some"
-            raise ConfigError("an experiment without cells", expected, "change N or keep")
+            raise ConfigError(
+                got="an experiment without cells",
+                expected="at least one cell: N above 0 or a generator, and a keep that keeps some",
+                do="change N or keep",
+            )
         check_known("match", [self.match], MATCHES)
         if self.metrics:
             find_numbers(self.metrics)
@@ -340,8 +352,11 @@ def _in_words(error: ValidationError) -> ConfigError:
     if first["type"] == "extra_forbidden":
         return unknown("key", name, Experiment.model_fields)
     if first["type"] == "missing":
-        expected = "name, data, chunker, retriever"
-        return ConfigError(f"there is no key {name!r}", expected, "see docs/experiment.md")
+        return ConfigError(
+            got=f"there is no key {name!r}",
+            expected="name, data, chunker, retriever",
+            do="see docs/experiment.md",
+        )
     ways = dict.fromkeys(detail["msg"] for detail in details if detail["loc"][0] == name)
     do = f"correct {name}"
     if first["type"] == "string_type":
@@ -361,8 +376,10 @@ def _whole(axis: str, value: Any, least: int) -> tuple[int, ...]:
     for number in numbers or [value]:
         is_whole = isinstance(number, Integral) and not isinstance(number, bool)
         if not is_whole or number < least:
-            expected = f"whole numbers of at least {least}"
-            do = f"write for instance {axis}: 10, or a list: {axis}: [10, 100]"
-            raise ConfigError(f"{axis} has {number!r}", expected, do)
+            raise ConfigError(
+                got=f"{axis} has {number!r}",
+                expected=f"whole numbers of at least {least}",
+                do=f"write for instance {axis}: 10, or a list: {axis}: [10, 100]",
+            )
     distinct = dict.fromkeys(map(int, numbers))
     return tuple(distinct)

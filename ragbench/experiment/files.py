@@ -65,11 +65,17 @@ def read_experiment(path: Path, keys: Collection[str]) -> dict[str, Any]:
         if mark is not None:
             place = f"{path}, line {mark.line + 1}"
         problem = getattr(error, "problem", None) or error
-        do = "mend that line"
-        raise ConfigError(f"{place}: {problem}", "YAML of plain values", do) from None
+        raise ConfigError(
+            got=f"{place}: {problem}",
+            expected="YAML of plain values",
+            do="mend that line",
+        ) from None
     if not isinstance(settings, dict):
-        got = f"{path} holds {type(settings).__name__}"
-        raise ConfigError(got, "keys such as name and data", "see docs/experiment.md")
+        raise ConfigError(
+            got=f"{path} holds {type(settings).__name__}",
+            expected="keys such as name and data",
+            do="see docs/experiment.md",
+        )
     return settings
 
 
@@ -94,8 +100,11 @@ def _known_slip(path: Path, text: str, keys: Collection[str]) -> ConfigError | N
             if re.match(pattern, line):
                 plain = line.strip()
                 name, _, value = plain.partition(":")
-                got = f"{path}, line {number}: {plain[:60]!r} {what}"
-                return ConfigError(got, "key: value", do.format(name, value))
+                return ConfigError(
+                    got=f"{path}, line {number}: {plain[:60]!r} {what}",
+                    expected="key: value",
+                    do=do.format(name, value),
+                )
     return None
 
 
@@ -115,8 +124,11 @@ def import_code(folder: Path, code: Any) -> None:
     """Run a Python file of the user's, in a folder, that adds names of their own to the tables."""
     file = folder / str(code)
     if file.suffix != ".py" or not file.is_file():
-        do = "write for instance code: mine.py"
-        raise ConfigError(f"code is {code!r}", "a Python file beside it", do)
+        raise ConfigError(
+            got=f"code is {code!r}",
+            expected="a Python file beside it",
+            do="write for instance code: mine.py",
+        )
     name = f"ragbench_code_{file.stem}"  # takes the place of no module
     spec = importlib.util.spec_from_file_location(name, file)
     sys.modules[name] = module = importlib.util.module_from_spec(spec)

@@ -294,8 +294,11 @@ def _earlier_runs(folder: Path, name: str) -> list[dict[str, Any]]:
     except DataError:
         return []
     if manifest.get("name", name) != name:
-        got = f"{folder} holds the run {manifest['name']!r}, not {name!r}"
-        raise ConfigError(got, "a folder of its own for every name", "change folder or name")
+        raise ConfigError(
+            got=f"{folder} holds the run {manifest['name']!r}, not {name!r}",
+            expected="a folder of its own for every name",
+            do="change folder or name",
+        )
     return manifest["runs"]
 
 
@@ -334,8 +337,11 @@ def load_manifest(run: str | os.PathLike[str]) -> dict[str, Any]:
         if isinstance(error, ValidationError):
             (first, *_) = error.errors(include_url=False)
             why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        expected = "the manifest that a run writes"
-        raise DataError(f"{path} cannot be read: {why}", expected, "run it again") from None
+        raise DataError(
+            got=f"{path} cannot be read: {why}",
+            expected="the manifest that a run writes",
+            do="run it again",
+        ) from None
     return manifest
 
 
@@ -369,8 +375,11 @@ def load_run(run: str | os.PathLike[str]) -> tuple[pd.DataFrame, dict[str, Any]]
         raise DataError("the run has no rows", "at least one", "run the experiment first")
     manifest = load_manifest(folder)
     if manifest.get("rows_sha256", sha256) != sha256:
-        got = f"{folder / ROWS} is not what {MANIFEST} beside it describes"
-        raise DataError(got, "rows and manifest of one run", "run the experiment again")
+        raise DataError(
+            got=f"{folder / ROWS} is not what {MANIFEST} beside it describes",
+            expected="rows and manifest of one run",
+            do="run the experiment again",
+        )
     return as_frame(rows), manifest
 
 

@@ -166,8 +166,11 @@ _COLUMNS = (*(name for name in _TYPES if name not in ("chunks", "meta")), "conte
 
 def no_room(file: object, reason: str | None) -> DataError:
     """Build the error that ends a run when a file cannot be written."""
-    do = "make room or check the rights, then run again: recorded replies and vectors are kept"
-    return DataError(f"{file} cannot be written: {reason}", "room, and a file to write to", do)
+    return DataError(
+        got=f"{file} cannot be written: {reason}",
+        expected="room, and a file to write to",
+        do="make room or check the rights, then run again: recorded replies and vectors are kept",
+    )
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -175,8 +178,11 @@ def open_file(path: Path) -> BinaryIO:
     try:
         return path.open("rb")
     except OSError as error:
-        got = f"{path} cannot be read: {error.strerror}"
-        raise DataError(got, "a file of a run", "check its rights, or delete it") from None
+        raise DataError(
+            got=f"{path} cannot be read: {error.strerror}",
+            expected="a file of a run",
+            do="check its rights, or delete it",
+        ) from None
 
 
 def as_frame(rows: Sequence[Row]) -> pd.DataFrame:
@@ -213,9 +219,12 @@ def read_rows(path: Path) -> tuple[list[Row], str]:
             try:
                 rows.append(Row.from_dict(json.loads(line)))
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                got = f"{path}, line {number} is no row: {line[:60].decode('utf-8', 'replace')!r}"
-                do = "delete that line, or run the experiment again"
-                raise DataError(got, "one JSON object a line", do) from None
+                start = line[:60].decode("utf-8", "replace")
+                raise DataError(
+                    got=f"{path}, line {number} is no row: {start!r}",
+                    expected="one JSON object a line",
+                    do="delete that line, or run the experiment again",
+                ) from None
     return rows, digest.hexdigest()
 
 
@@ -251,8 +260,11 @@ def run_folder(run: str | os.PathLike[str]) -> Path:
     for home in homes:  # this folder's, before the checkout's
         names = names or sorted(rows.parent.name for rows in home.glob(f"*/{ROWS}"))
     there = ", ".join(names) or "there is none"
-    expected = f"a folder with {ROWS}, or the name of a run: {there}"
-    raise DataError(f"no run {str(run)[:80]!r}", expected, "make it: ragbench run experiment.yaml")
+    raise DataError(
+        got=f"no run {str(run)[:80]!r}",
+        expected=f"a folder with {ROWS}, or the name of a run: {there}",
+        do="make it: ragbench run experiment.yaml",
+    )
 
 
 def system_names(rows: pd.DataFrame) -> list[str]:

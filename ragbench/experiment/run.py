@@ -167,8 +167,11 @@ def _load(name: str, source: Any) -> Dataset:
         data = source()
     ids = {question.id for question in getattr(data, "questions", ())}
     if not ids or len(ids) < len(data.questions):
-        expected = "a Dataset with questions, each with an id of its own"
-        raise ConfigError(f"data {name!r} gives {str(data)[:60]}", expected, "check its loader")
+        raise ConfigError(
+            got=f"data {name!r} gives {str(data)[:60]}",
+            expected="a Dataset with questions, each with an id of its own",
+            do="check its loader",
+        )
     return data
 
 
@@ -531,9 +534,11 @@ def _check_servers(run: Run, step: str, rows: Sequence[Row]) -> None:
     if lost and too_many:
         last = lost[-1].splitlines()[0]
         counts = f"{run.lost} of {run.asked} prompts failed at the server ({step})"
-        expected = f"at most {_STOP_AFTER:.0%}"
-        do = "see to the server, then run again: recorded replies are not asked for again"
-        raise ModelError(f"{counts}; the last: {last}", expected, do)
+        raise ModelError(
+            got=f"{counts}; the last: {last}",
+            expected=f"at most {_STOP_AFTER:.0%}",
+            do="see to the server, then run again: recorded replies are not asked for again",
+        )
 
 
 # -- the whole
@@ -567,9 +572,11 @@ def _pool(executor: Executor | None, name: str) -> Iterator[Executor]:
     except Exception as error:
         if isinstance(error, RagbenchError) or "pickle" not in str(error):
             raise
-        got = f"{name} cannot send a part of the experiment to its processes: {error}"
-        do = "define it in a file that is imported, without locks and open files, or run()"
-        raise ConfigError(got, "functions and objects that can be pickled", do) from error
+        raise ConfigError(
+            got=f"{name} cannot send a part of the experiment to its processes: {error}",
+            expected="functions and objects that can be pickled",
+            do="define it in a file that is imported, without locks and open files, or run()",
+        ) from error
     finally:
         if executor is None:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -599,8 +606,11 @@ def _alone(experiment: Any) -> Any:
     try:
         return FileLock(experiment.home / "rows.lock").acquire(timeout=0)
     except Timeout:
-        got = f"another process is running {experiment.name!r}"
-        raise ConfigError(got, "one process per run", "wait for it, or rename this one") from None
+        raise ConfigError(
+            got=f"another process is running {experiment.name!r}",
+            expected="one process per run",
+            do="wait for it, or rename this one",
+        ) from None
 
 
 def _note_windows(run: Run, axes: dict[str, dict[str, Any]]) -> None:
