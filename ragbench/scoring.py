@@ -131,10 +131,11 @@ def score(
         warnings.warn(left_out, stacklevel=2)
     to_make = _labels_to_make(numbers, _existing_columns(table))
     source = _source(labels, checker, cassette, options)
-    given = _labels_given(numbers, table)
-    if labels is not None and given:
-        words = f"the rows have labels already, which are used: {', '.join(given)}"
-        warnings.warn(f"{words}; drop that column to have them made", stacklevel=2)
+    needed = _labels_needed(numbers)
+    existing = ", ".join(label for label in needed if label in table)
+    if labels is not None and existing:
+        what = f"the rows have labels already, which are used: {existing}"
+        warnings.warn(f"{what}; drop that column to have them made", stacklevel=2)
     by_model = any(LABELS[label].calls for label in to_make)
     if by_model and options.get("progress") is not False:
         print(_plan(table, to_make, source, cassette, {}), file=sys.stderr)
@@ -142,7 +143,7 @@ def score(
         table[label] = _labelled(label, table, source, cassette)
     table = _with_numbers(table, numbers)
     labelled_by = _labelled_by(source, to_make, cassette)
-    if any(map(_is_of_labels, _metrics_of(numbers))):
+    if needed:
         table["labelled_by"] = _in_words(labelled_by)
     # Last: pandas copies attrs at every look into the table.
     table.attrs |= labelled_by | {"numbers": list(numbers)}
@@ -153,10 +154,6 @@ def _check_options(options: Mapping[str, Any]) -> None:
     own = ("rows", "metrics", "labels", "columns", "checker")
     of_ask = set(inspect.signature(ask).parameters) - {"model", "prompts", "schema", "ids"}
     check_known("option", options, [*sorted(of_ask), *own])
-
-
-def _is_of_labels(metric: str) -> bool:
-    return not LABELS.keys().isdisjoint(METRICS[metric].needs)
 
 
 def _labelled(
@@ -519,10 +516,10 @@ def _labels_to_make(numbers: Numbers, existing: Collection[str]) -> list[str]:
     return [name for name in needed if name in LABELS]
 
 
-def _labels_given(numbers: Numbers, table: pd.DataFrame) -> list[str]:
-    """Return the labels that metrics need and the rows have."""
-    needed = {need for name in _metrics_of(numbers) for need in METRICS[name].needs}
-    return [label for label in LABELS if label in needed and label in table]
+def _labels_needed(numbers: Numbers) -> list[str]:
+    """Return the labels that metrics take, whether or not the rows have them."""
+    needs = {need for name in _metrics_of(numbers) for need in METRICS[name].needs}
+    return [label for label in LABELS if label in needs]
 
 
 def _source(
