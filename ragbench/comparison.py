@@ -18,7 +18,7 @@ from ragbench.data.relevance import document_clusters as document_clusters
 from ragbench.errors import DataError, check_known
 from ragbench.metrics.table import lower_is_better
 from ragbench.stats import MISSING, compare_pairs, interval_text, with_interval
-from ragbench.stats.tables import KNOWN, known_clusters, paired_scores, with_measures
+from ragbench.stats.tables import KNOWN, known_clusters, paired_scores
 
 
 def compare_scores(
@@ -51,11 +51,10 @@ def compare_scores(
     """
     measures = list(columns or table.attrs["numbers"])
     _check_systems(table, pairs)
-    rows = with_measures(table, measures)
-    check_known("column", [*measures, "question_id"], rows.columns)
-    questions = rows["question_id"].unique()
+    scores_of_all = paired_scores(table, "system", measures, pairs)
+    questions = table["question_id"].unique()
     scores = {}
-    for key, (a, b) in paired_scores(rows, "system", measures, pairs).items():
+    for key, (a, b) in scores_of_all.items():
         if (a + b).notna().any():
             scores[key] = a[questions], b[questions]
     if not scores:

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.stats.inputs import Seed, as_paired, group_index, same_length
-from ragbench.stats.intervals import Interval, binomial_ci, percentiles
+from ragbench.stats.inputs import TAIL, Seed, as_paired, group_index, same_length
+from ragbench.stats.intervals import Interval, binomial_ci
 
 BAYESIAN = "Bayesian bootstrap"
 _SPREAD = 2  # items (or groups) spread over all cells of a table of labels
@@ -68,7 +68,7 @@ def kappa(
     if len(counts) < 2 or not resamples or np.isnan(estimate):
         return interval
     tables = _weighted_tables(counts, resamples, seed)
-    low, high = percentiles(_kappas(tables, cost))
+    low, high = np.quantile(_kappas(tables, cost), [TAIL, 1 - TAIL]).tolist()
     return replace(interval, low=min(low, estimate), high=max(high, estimate), method=BAYESIAN)
 
 

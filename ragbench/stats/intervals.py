@@ -227,7 +227,7 @@ def _mean_bounds(
     if _effective_number(np.bincount(index)) < _FEW:
         return *_t_bounds(values, index), T
     means = _resampled_means(values, index, resamples, seed)
-    return *percentiles(means), BOOTSTRAP
+    return *_percentiles(means), BOOTSTRAP
 
 
 def _exact_bounds(values: np.ndarray, index: np.ndarray) -> tuple[float, float]:
@@ -273,7 +273,7 @@ def _jackknife_variance(values: np.ndarray, index: np.ndarray) -> float:
 def resampled_bounds(
     statistic: Callable[[np.ndarray], float], index: np.ndarray, resamples: int, seed: Seed
 ) -> tuple[float, float]:
-    """Return the `percentiles` of a statistic over resamples of whole groups.
+    """Return the 95% percentiles of a statistic over resamples of whole groups.
 
     ``statistic`` takes the places of a resample's points; ``index`` is the group of each point.
     """
@@ -282,7 +282,7 @@ def resampled_bounds(
     draws: list[float] = []
     for counts in _group_counts(n_groups, resamples, seed):
         draws += [statistic(np.repeat(places, times[index])) for times in counts]
-    return percentiles(np.array(draws, float))
+    return _percentiles(np.array(draws, float))
 
 
 def _resampled_means(
@@ -318,7 +318,7 @@ def _group_counts(n_groups: int, resamples: int, seed: Seed) -> Iterator[np.ndar
         yield counts.reshape(rows, n_groups)
 
 
-def percentiles(samples: np.ndarray) -> tuple[float, float]:
+def _percentiles(samples: np.ndarray) -> tuple[float, float]:
     """95% percentile bounds of bootstrap samples; NaN ones are left out.
 
     NaN when none is left, and when all are equal: the sample then does not tell how the statistic

@@ -102,8 +102,10 @@ def _tuned_weight_of_mean(y: np.ndarray, judged: np.ndarray, f: np.ndarray) -> f
 
 def _is_share(y: np.ndarray, f: np.ndarray) -> bool:
     """Whether labels are 0 and 1, and the judge within them; both occur."""
+    if not np.isin(y, (0, 1)).all():
+        return False
     seen = np.concatenate([y, f])
-    return bool(np.isin(y, (0, 1)).all() and seen.min() == 0 and seen.max() == 1)
+    return bool(seen.min() == 0 and seen.max() == 1)
 
 
 def _is_tuned(weight: Weight) -> bool:
@@ -383,8 +385,7 @@ def _joined_jeffreys(sample: _Sample, p: np.ndarray, variance: np.ndarray) -> _B
     binomial_h = scale_h * p_h * (1 - p_h) / np.maximum(n_h - 1, 1)
     binomial = binomial_h.sum(axis=0)
     gain = _gain(variance, binomial, sample.rarer)
-    z = -ndtri(TAIL)
-    added = z**2 * np.maximum(variance - binomial, 0)
+    added = ndtri(TAIL) ** 2 * np.maximum(variance - binomial, 0)
     below = (scale_h * (p_h - low_h) ** 2).sum(axis=0)
     above = (scale_h * (high_h - p_h) ** 2).sum(axis=0)
     low = p - np.sqrt(gain * below + added)

@@ -129,7 +129,7 @@ def means(
     """
     by = _several(by)
     columns = _several(measures)
-    rows = with_measures(rows.reset_index(drop=True), columns)
+    rows = _with_measures(rows.reset_index(drop=True), columns)
     check_known("column", [*by, *columns], rows.columns)
     shares = {name: name in YES_OR_NO or is_share(rows[name]) for name in columns}
     cluster = _together(rows, groups)
@@ -171,7 +171,7 @@ def _parts(rows: pd.DataFrame, by: list[str]) -> Iterable[tuple[tuple, pd.DataFr
     return rows.groupby(by, sort=False, dropna=False)
 
 
-def with_measures(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
+def _with_measures(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
     """Refuse to average grades; add fully_right to rows with grades."""
     if "grade" in measures:
         do = "take 'fully_right', the share of grade 5, which rows with a grade have"
@@ -233,8 +233,7 @@ def compare(
         raise ConfigError(f"measure is {measure!r}", "the name of one column", do)
     by = _several(by)
     names = _several(system)
-    rows = with_measures(rows, [measure])
-    check_known("column", [*by, *names, measure, "question_id"], rows.columns)
+    check_known("column", [*by, *names], rows.columns)
     system = ", ".join(names)
     if len(names) > 1:
         joined = rows[names].astype(str).agg(", ".join, axis=1)
@@ -259,6 +258,8 @@ def paired_scores(
     A pair is left out where a system has no row: answers without documents are one system, in a
     group of their own.
     """
+    rows = _with_measures(rows, measures)
+    check_known("column", [*measures, "question_id"], rows.columns)
     twice = rows[rows.duplicated([system, "question_id"])]
     if len(twice):
         first = twice.iloc[0]
