@@ -122,22 +122,30 @@ def _metrics(
     response_in_retrieved: Any = None,
     reference_in_retrieved: Any = None,
 ) -> dict[str, float]:
+    """Section 3.3, from booleans: claims of the response that are correct, claims of the reference
+    that the response covers, and which chunks (columns) entail which claims of both (rows).
+    """
     # by reference claim: does some chunk entail it; by chunk: does it entail a reference claim
     recalled = in_reference.any(axis=1) | _together(reference_in_retrieved, len(covered))
     relevant = in_reference.any(axis=0)
     # by response claim: does some chunk entail it
     faithful = in_response.any(axis=1) | _together(response_in_retrieved, len(correct))
     return {
+        # 3.3.1 Overall: precision, recall, f1
         **_overall(correct, covered, empty),
-        # 3.3.2 Retriever: reference claims that a chunk entails; chunks that entail one
+        # 3.3.2 Retriever: claims of the reference that a chunk entails
         "claim_recall": _share(recalled, empty),
+        # chunks that entail a claim of the reference
         "context_precision": _share(relevant, empty, len(covered)),
-        # 3.3.3 Generator: retrieved claims of the reference that the response says
+        # 3.3.3 Generator: retrieved claims of the reference that the response covers
         "context_utilization": _share(covered[recalled], empty),
+        # relevant_noise_sensitivity, irrelevant_noise_sensitivity
         **_noise(~correct, in_response, relevant, empty, len(covered)),
-        # wrong claims from no chunk, correct claims from no chunk, all claims from a chunk
+        # wrong claims that no chunk entails
         "hallucination": _share(~correct & ~faithful, empty, len(relevant)),
+        # correct claims that no chunk entails
         "self_knowledge": _share(correct & ~faithful, empty, len(relevant)),
+        # claims of the response that a chunk entails
         "faithfulness": _share(faithful, empty, len(relevant)),
     }
 

@@ -159,5 +159,10 @@ def pairwise_agreement(better: Any, worse: Any, *, seed: Seed = 0) -> PairwiseAg
     ties = int((margins == 0).sum())
     expected = replace(binomial_ci(wins + ties / 2, n), n_missing=margins.size - n)
     won_ties = int(np.random.default_rng(seed).binomial(ties, 0.5))
-    random = (wins + won_ties) / n if n else float("nan")
-    return PairwiseAgreement(expected, random, wins, ties, losses=n - wins - ties)
+    return PairwiseAgreement(
+        expected=expected,
+        random=(wins + won_ties) / n if n else float("nan"),
+        wins=wins,
+        ties=ties,
+        losses=n - wins - ties,
+    )
