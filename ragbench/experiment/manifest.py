@@ -211,9 +211,13 @@ class RunFiles:
 
     def begin(self) -> None:
         """Make ready to write; ConfigError where the folder is that of another experiment."""
-        earlier_runs = _earlier_runs(self.folder, self.manifest["name"])
+        earlier_runs = []
+        if (self.folder / MANIFEST).exists():
+            earlier_runs = _earlier_runs(self.folder, self.manifest["name"])
         self.manifest["runs"] = [*earlier_runs, self.entry]
-        self.earlier = _count_lines(self.path)
+        if self.path.exists():
+            with open_file(self.path) as file:
+                self.earlier = sum(1 for _ in file)
         if self.earlier:
             self.path = self.folder / f"{ROWS}.part"
         else:  # what it writes may be read meanwhile
@@ -268,13 +272,6 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _count_lines(path: Path) -> int:
-    if not path.exists():
-        return 0
-    with open_file(path) as file:
-        return sum(1 for _ in file)
-
-
 def _as_json(value: Any) -> Any:
     """Return what JSON takes in place of a number of numpy, or of a path."""
     if isinstance(value, np.generic):
@@ -287,8 +284,6 @@ def _earlier_runs(folder: Path, name: str) -> list[dict[str, Any]]:
 
     Raises ConfigError where the folder is that of another experiment.
     """
-    if not (folder / MANIFEST).exists():
-        return []
     try:
         manifest = load_manifest(folder)
     except DataError:

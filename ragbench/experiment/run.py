@@ -186,9 +186,10 @@ def make_rows(run: Run) -> Iterator[list[Row]]:
             rows = _retrieve(run, cells, questions)
             for row in rows:
                 row.relevant = relevant.get(row.question_id)
-            by_id = {question.id: question for question in questions}
-            _answer(run, by_id, rows)
-            _grade(run, by_id, rows)
+            if run.experiment.generator:
+                by_id = {question.id: question for question in questions}
+                _answer(run, by_id, rows)
+                _grade(run, by_id, rows)
             yield rows
 
 
@@ -597,7 +598,8 @@ def _written(run: Run, files: RunFiles, progress: bool) -> list[Row]:
     finally:
         if run.kept is not None:
             run.kept.close(whole=len(rows) == files.rows)
-        _note_windows(run, files.manifest["axes"])
+        if run.models:
+            _note_windows(run, files.manifest["axes"])
         files.close()
     return rows
 

@@ -133,6 +133,19 @@ def test_retrieval_is_done_once_for_all_budgets_generators_and_judges(tmp_path):
     assert [len(engine.searched) for engine in made] == [4, 4]
 
 
+def test_an_answer_is_asked_once_and_graded_by_every_judge(tmp_path):
+    log = tmp_path / "log"
+    judges = {"a": JudgeDouble(), "b": JudgeDouble()}
+    grid = experiment(
+        tmp_path / "run", 3, N=(4, 20), generator={"copier": Copier(str(log))}, judge=judges
+    )
+    rows = grid.run(progress=False)
+    assert len(log.read_text().splitlines()) == 3 * 2
+    assert rows["judge"].tolist() == ["a", "b"] * 6
+    assert rows.groupby(["question_id", "N"])["answer"].agg(len).eq(2).all()
+    assert rows[["answer", "grade"]].notna().all(axis=None)
+
+
 BUSY = failure("busy", "later")
 
 
