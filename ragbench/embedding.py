@@ -221,14 +221,10 @@ class OllamaEmbedder(_Arrays):
         try:
             return call(*arguments, **options)
         except Exception as error:  # of httpx, ollama, json and pydantic
-            kind, _, _ = from_exception(error)
+            kind, words, _ = from_exception(error)
             if isinstance(error, ValueError | LookupError | TypeError):
                 kind = "unusable"
-            said = error  # but the client's words on a connection do not say what is wrong with it
-            if isinstance(error, ConnectionError):
-                said = error.__context__ or error
-            detail = f"{type(said).__name__}: {str(said)[:200]}"
-        raise self._failure(kind, detail)
+        raise self._failure(kind, words)
 
     def _failure(self, kind: str, detail: str, **details: Any) -> ModelError:
         from ragbench.llm.failures import failure
@@ -292,7 +288,8 @@ class CachedEmbeddings(_Arrays):
                 "an embedder that does neither",
                 f"rb.make_embedder('ollama:{getattr(embedder, 'model', 'NAME')}', host=...)",
             )
-        if not (model_id or hasattr(type(embedder), "model_id") or hasattr(embedder, "model_id")):
+        # getattr_static: a model behind a server is not asked for its digest yet
+        if not model_id and inspect.getattr_static(embedder, "model_id", None) is None:
             raise ConfigError(
                 f"{kind} does not say which model it is, and by which settings",
                 "a model_id, since vectors are kept by content and model",

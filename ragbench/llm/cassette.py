@@ -135,15 +135,12 @@ def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _keys_of(request: Mapping[str, Any]) -> Keys:
-    return Keys(request["provider"], request["model"], request["digest"], request["options"])
-
-
 def _problem(key: str, request: Mapping[str, Any], answer: str, noted: str) -> str:
     """Say what is wrong with a row: its key against its request, its answer against its checksum;
     "" for nothing.
     """
-    if _keys_of(request).key(request["messages"], request["schema"]) != key:
+    keys = Keys(request["provider"], request["model"], request["digest"], request["options"])
+    if keys.key(request["messages"], request["schema"]) != key:
         return "the key does not belong to the request"
     if _checksum(answer) != noted:
         return "the answer was changed after recording"
@@ -429,7 +426,7 @@ class Cassette:
         if problem := _problem(key, body, text, record["checksum"]):
             raise ValueError(problem)
         self.register(body["provider"], body["model"], body["digest"])
-        request = _keys_of(body).request(body["messages"], body["schema"])
+        request = json.dumps(body, separators=(",", ":"))
         about = {name: record[name] for name in ("step", "prompt_id", "recorded_at")}
         return self.put(key, request, answer, **about)
 
