@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import threading
 import time
 from collections import Counter
 
@@ -179,6 +180,20 @@ def test_equal_prompts_are_asked_once_with_a_cassette_and_each_time_without(fake
     assert Counter(call.prompt for call in fake.calls) == {"a": 2 + 1, "b": 1 + 1}
     assert [(one.id, one.cached) for one in replies] == [("x", False), ("y", True), ("z", False)]
     assert replies[0].text == replies[1].text
+
+
+def test_equal_prompts_that_fail_do_not_wait_for_each_other(fake, tmp_path):
+    fake.fault = lambda prompt, before: Fault("400")
+    kinds = []
+
+    def asking():
+        replies = ask(fake.model(), ["a", "a"], cassette=tmp_path / "c.sqlite", **FAST)
+        kinds.extend(reply.error.kind for reply in replies)
+
+    thread = threading.Thread(target=asking, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert kinds == ["unusable", "unusable"]
 
 
 @pytest.mark.parametrize(
