@@ -35,11 +35,12 @@ def _names_of(options: dict[str, Any], columns: Mapping[str, Sequence[Any]]) -> 
 
     DataError unless all columns are lists of one length.
     """
-    lists = {f"{field}s": as_list(column, f"{field}s", object) for field, column in columns.items()}
-    ids = options.pop("ids", None)
-    if ids is None:
-        ids = range(len(next(iter(lists.values()))))
-    lists["ids"] = as_list(ids, "ids", object)
+    lists = {}
+    for field, column in columns.items():
+        name = f"{field}s"
+        lists[name] = as_list(column, name, object)
+    length = len(lists[name])
+    lists["ids"] = as_list(options.pop("ids", range(length)), "ids", object)
     same_length(**lists)
     return [str(name) for name in lists["ids"]]
 
@@ -94,11 +95,9 @@ class LabelStep:
         options = {"step": self.name, "num_predict": BOUNDS[self.bound], **options}
         template = load_prompt(options.pop("prompt", self.prompt))
         names = _names_of(options, columns)
-        prompts = []
+        prompts = self._prompts(template, names, columns)
         asked: dict[str, str] = {}  # each different prompt, and the name of its first example
-        for name, *texts in zip(names, *columns.values(), strict=True):
-            prompt = self._filled(template, name, dict(zip(columns, texts, strict=True)))
-            prompts.append(prompt)
+        for name, prompt in zip(names, prompts, strict=True):
             if prompt:
                 asked.setdefault(prompt, name)
         label_of = {"": self.blank}
@@ -108,14 +107,17 @@ class LabelStep:
                 label_of[prompt] = self.read(reply.parsed) if reply.ok else None
         return [label_of[prompt] for prompt in prompts]
 
-    def _filled(self, template: str, name: str, texts: Mapping[str, Context]) -> str:
-        """Return the prompt of an example; an empty one where the text that it needs is blank."""
-        fields = {}
-        for field, text in texts.items():
-            fields[field] = context_text(text, f"{field} of {name}") or self.empty
-        if not fields[self.needs]:
-            return ""
-        return fill_prompt(template, **fields)
+    def _prompts(
+        self, template: str, names: Sequence[str], columns: Mapping[str, Sequence[Context]]
+    ) -> list[str]:
+        """Return the prompt of each example; an empty one where the text that it needs is blank."""
+        prompts = []
+        for name, *texts in zip(names, *columns.values(), strict=True):
+            fields = {}
+            for field, text in zip(columns, texts, strict=True):
+                fields[field] = context_text(text, f"{field} of {name}") or self.empty
+            prompts.append(fill_prompt(template, **fields) if fields[self.needs] else "")
+        return prompts
 
     def ask_items(
         self,

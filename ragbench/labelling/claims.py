@@ -153,10 +153,15 @@ def ragchecker_calls(results: Sequence[RagResult]) -> dict[str, int]:
     rows = _records(results)
     checks = 0
     for check in _missing_checks(rows):
-        n_claims = _CLAIMS_PER_TEXT if check.claims is None else len(check.claims)
+        n_claims = _CLAIMS_PER_TEXT
+        if check.claims is not None:
+            n_claims = len(check.claims)
         checks += n_claims * sum(bool(text.strip()) for text in check.texts)
-    to_split = {(rows[place].question, text) for place, _, text in _unknown_claims(rows)}
-    return {"claims": sum(_is_long(text) for _, text in to_split), "claim check": checks}
+    to_split = set()
+    for place, _, text in _unknown_claims(rows):
+        if _is_long(text):
+            to_split.add((rows[place].question, text))
+    return {"claims": len(to_split), "claim check": checks}
 
 
 def _is_long(text: str) -> bool:
@@ -187,11 +192,16 @@ def _unknown_claims(rows: Sequence[RagResult]) -> Iterator[tuple[int, str, str]]
 def _with_claims(rows: list[RagResult], model: Any, options: Mapping[str, Any]) -> list[RagResult]:
     """Take the texts apart whose claims are needed and not known."""
     unknown = list(_unknown_claims(rows))
-    texts = [text for _, _, text in unknown]
+    texts = []
+    questions = []
+    ids = []
+    for place, field, text in unknown:
+        row = rows[place]
+        texts.append(text)
+        questions.append(row.question)
+        ids.append(f"{row.id} {field}")
     if model is None and any(map(_is_long, texts)):
         raise not_named("model that writes claims", " beside the checker, or the claims themselves")
-    questions = [rows[place].question for place, _, _ in unknown]
-    ids = [f"{rows[place].id} {field}" for place, field, _ in unknown]
     extracted = extract_claims(model, texts, questions, ids=ids, **options)
     for (place, field, _), claims in zip(unknown, extracted, strict=True):
         if claims is not None:
@@ -244,16 +254,23 @@ def _labels_of_checker(checker: Any, checks: Sequence[_Check]) -> list[tuple[str
             texts_of[check.claims] |= dict.fromkeys(check.texts)
     labels_of: dict[Any, tuple[str, ...]] = {}
     for claims, texts in texts_of.items():
-        if texts:
-            table = np.array(checker.check_many(list(claims), list(texts)), object)
-            shape = (len(claims), len(texts))
-            if table.shape != shape:
-                got = f"labels of {checker!r} of shape {table.shape}"
-                expected = f"shape {shape}: a row per claim, a column per text"
-                raise ConfigError(got, expected, "mend its check_many; do not pad the labels")
-            for text, column in zip(texts, table.T, strict=True):
-                labels_of[claims, text] = tuple(column)
+        columns = _checked_by(checker, list(claims), list(texts)).T
+        for text, column in zip(texts, columns, strict=True):
+            labels_of[claims, text] = tuple(column)
     return [labels_of.get((check.claims, text), ()) for check in checks for text in check.texts]
+
+
+def _checked_by(checker: Any, claims: list[Claim], texts: list[str]) -> np.ndarray:
+    """Return a checker's labels: a row per claim, a column per text."""
+    shape = (len(claims), len(texts))
+    if not texts:
+        return np.empty(shape, object)
+    labels = np.array(checker.check_many(claims, texts), object)
+    if labels.shape != shape:
+        got = f"labels of {checker!r} of shape {labels.shape}"
+        expected = f"shape {shape}: a row per claim, a column per text"
+        raise ConfigError(got, expected, "mend its check_many; do not pad the labels")
+    return labels
 
 
 # Reference labels

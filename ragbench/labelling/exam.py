@@ -287,15 +287,17 @@ def _reference_grades(limit: int | None) -> PeoplesGrades:
 
 def _graded_references(judge: Any, data: PeoplesGrades, options: Mapping[str, Any]) -> pd.DataFrame:
     """Have a judge grade them by `ragbench.grade`, as `exam_grades` does MTRAG's."""
-    texts = data.answers[["question_id", "answer"]].itertuples(index=False)
-    answers = [Answer(name, text, "graded answers") for name, text in texts]
+    texts = zip(data.answers["question_id"], data.answers["answer"], strict=True)
+    answers = [Answer(question, text, "graded answers") for question, text in texts]
     grades = grade(judge, data.dataset.questions, answers, **options)
-    facts = pd.DataFrame([graded.meta for graded in grades])
-    facts = facts.reindex(columns=["error", "detail", "position"]).astype(object)
+    failures = []
+    for given in grades:
+        failed = "error" in given.meta
+        failures.append("{error}: {detail}".format(**given.meta) if failed else None)
     graded = data.grades[_ANSWER].copy()
-    graded["grade"] = pd.Series([mark.value for mark in grades], dtype=float)
-    graded["failure"] = facts["error"].str.cat(facts["detail"], ": ")
-    graded["position"] = facts["position"].fillna(1)
+    graded["grade"] = pd.Series([given.value for given in grades], dtype=float)
+    graded["failure"] = pd.Series(failures, dtype=object)
+    graded["position"] = [given.meta.get("position", 1) for given in grades]
     return graded.assign(judge=grades[0].judge or "the judge")
 
 
@@ -356,25 +358,34 @@ def exam_report(
             part = pairs[pairs["measure"] == measure]
             if part.empty:
                 continue
-            scored = part.dropna(subset="grade_given")
-            intervals = _agreement(scored, scale)
-            n_scored = _count_answers(scored)
-            row = {"measure": measure, "grader": grader, "answers": _count_answers(part)}
-            row["unscored"] = row["answers"] - n_scored
-            row["separating"] = _separating(intervals["accuracy"], n_scored)
+            of_judge = {}
             if grader == judge:
-                intervals |= _of_judge_alone(grades[grades["measure"] == measure], max(scale))
-            for name in NUMBERS:
-                row |= intervals.get(name, _UNDEFINED).columns(name)
-            rows.append(row)
+                of_judge = _of_judge_alone(grades[grades["measure"] == measure], max(scale))
+            rows.append({"measure": measure, "grader": grader, **_row(part, scale, of_judge)})
     return JudgeExam(pd.DataFrame(rows), grades)
+
+
+def _row(
+    pairs: pd.DataFrame, scale: Sequence[int], of_judge: Mapping[str, Interval]
+) -> dict[str, Any]:
+    """Return the numbers of one grader: counts, and all of `NUMBERS` with their bounds."""
+    scored = pairs.dropna(subset="grade_given")
+    n_answers = _count_answers(pairs)
+    n_scored = _count_answers(scored)
+    intervals = _agreement(scored, scale) | of_judge
+    row = {"answers": n_answers, "unscored": n_answers - n_scored}
+    row["separating"] = _separating(intervals["accuracy"], n_scored)
+    for name in NUMBERS:
+        row |= intervals.get(name, _UNDEFINED).columns(name)
+    return row
 
 
 def _beside_people(graded: pd.DataFrame, data: PeoplesGrades) -> pd.DataFrame:
     """Return a judge's grades with people's mean grade, the conversation, and the texts."""
-    people = data.grades.groupby(_ANSWER)["grade"].mean().rename("people").reset_index()
+    means = data.grades.groupby(_ANSWER)["grade"].mean()
+    table = graded.merge(means.rename("people").reset_index(), on=_ANSWER)
     answers = data.answers[["question_id", "system", "answer", "conversation"]]
-    table = graded.merge(people, on=_ANSWER).merge(answers, on=_ANSWER[:2])
+    table = table.merge(answers, on=["question_id", "system"])
     texts = {question.id: question.text for question in data.dataset.questions}
     return table.assign(question=table["question_id"].map(texts))
 

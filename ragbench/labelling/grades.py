@@ -113,9 +113,8 @@ def _grading_prompts(
         if order is not None:
             places = _shuffled(places, order, question.id, before[question.id])
         before[question.id] += len(places)
-        numbered = []
-        for number, place in enumerate(places, 1):
-            numbered.append(f"{number}. {_shown(answers[place].text)}")
+        shown = [_shown(answers[place].text) for place in places]
+        numbered = [f"{number}. {text}" for number, text in enumerate(shown, 1)]
         facts = [f"- {fact}" for fact in question.facts()]
         prompts[places] = fill_prompt(
             template,
@@ -247,9 +246,9 @@ def _shuffled(places: tuple[int, ...], seed: int, question_id: str, before: int)
     ``before``: answers to its question in the prompts before.
     """
     digest = hashlib.sha256(question_id.encode()).digest()
-    number = int.from_bytes(digest[:8] + before.to_bytes(8, "big"), "big")
-    drawn = np.random.default_rng([seed, number]).permutation(len(places))
-    return tuple(places[i] for i in drawn)
+    of_prompt = digest[:8] + before.to_bytes(8, "big")
+    draw = np.random.default_rng([seed, int.from_bytes(of_prompt, "big")])
+    return tuple(draw.permutation(places).tolist())
 
 
 # Graded answers, on which `ragbench.measure_judge` measures a judge

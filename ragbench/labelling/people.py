@@ -254,13 +254,7 @@ def agreement(a: pd.DataFrame, b: pd.DataFrame, *, resamples: int = 2000) -> pd.
     """
     a = current(a)
     b = current(b)
-    kinds = {*a["kind"], *b["kind"]}
-    people = [sorted(set(rows["annotator"])) for rows in (a, b)]
-    if len(kinds) != 1 or [len(names) for names in people] != [1, 1] or people[0] == people[1]:
-        got = f"labels of kind {', '.join(sorted(kinds))} by {people[0]} and {people[1]}"
-        do = "take current(labels, kind), and each person's rows of it"
-        raise DataError(got, "one kind, two people", do)
-    kind = KINDS[kinds.pop()]
+    kind = _shared_kind(a, b)
     both = a.merge(b, on=["item", "aspect"], suffixes=("_a", "_b"))
     if not kind.aspects:
         both["aspect"] = _POOLED
@@ -270,6 +264,18 @@ def agreement(a: pd.DataFrame, b: pd.DataFrame, *, resamples: int = 2000) -> pd.
         labels = (of_aspect["label_a"], of_aspect["label_b"])
         rows.append({"aspect": aspect, **_agreement(*labels, kind, resamples)})
     return pd.DataFrame(rows)
+
+
+def _shared_kind(a: pd.DataFrame, b: pd.DataFrame) -> _LabelKind:
+    """Return the kind of two people's labels; DataError for several kinds or other people."""
+    kinds = sorted({*a["kind"], *b["kind"]})
+    by_a = sorted(set(a["annotator"]))
+    by_b = sorted(set(b["annotator"]))
+    if (len(kinds), len(by_a), len(by_b)) != (1, 1, 1) or by_a == by_b:
+        got = f"labels of kind {', '.join(kinds)} by {by_a} and {by_b}"
+        do = "take current(labels, kind), and each person's rows of it"
+        raise DataError(got, "one kind, two people", do)
+    return KINDS[kinds[0]]
 
 
 def _agreement(
@@ -316,15 +322,19 @@ class Session:
             raise ConfigError("no annotator", "a name or initials", "pass annotator='...'")
         _check_items(items, self.kind)
         self.items = sorted(items, key=lambda item: self._place(item.id))
-        # item and aspect -> label and note
-        self._labels: dict[tuple[str, str], tuple[str, str]] = {}
-        if self.path.is_file() and self.path.stat().st_size:
-            rows = current(load_labels(self.path), kind)
-            for row in rows[rows["annotator"] == self.annotator].itertuples():
-                self._labels[row.item, row.aspect] = (row.label, row.note)
+        self._labels = self._recorded()
         self.position = 0
         self.aspect = ""
         self.next_open(-1)
+
+    def _recorded(self) -> dict[tuple[str, str], tuple[str, str]]:
+        """Return this annotator's labels in the file: item and aspect -> label and note."""
+        labels: dict[tuple[str, str], tuple[str, str]] = {}
+        if self.path.is_file() and self.path.stat().st_size:
+            rows = current(load_labels(self.path), self.kind.name)
+            for row in rows[rows["annotator"] == self.annotator].itertuples():
+                labels[row.item, row.aspect] = (row.label, row.note)
+        return labels
 
     def _place(self, name: str) -> str:
         """Return what orders names: a hash with the seed; without a seed all are alike."""
