@@ -12,6 +12,7 @@ own. Equal prompts, such as those of two systems, are asked once.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -142,7 +143,13 @@ class LabelStep:
         table = pd.DataFrame(rows, columns=["ids", *columns, "count", self.items], dtype=object)
         options["ids"] = table.pop("ids").tolist()
         labels = iter(self.ask(model, options, **table.to_dict("list")))
-        return [None if listed is None else tuple(next(labels) for _ in listed) for listed in items]
+        labelled: list[tuple[Any, ...] | None] = []
+        for listed in items:
+            of_list = None
+            if listed is not None:
+                of_list = tuple(itertools.islice(labels, len(listed)))
+            labelled.append(of_list)
+        return labelled
 
 
 def _first_label(reply: Any) -> Any:

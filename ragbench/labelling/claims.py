@@ -71,13 +71,9 @@ def extract_claims(
 
 def _is_short(text: str) -> bool:
     """Whether a text is a name, a number, a date, yes or no: one sentence of a few words."""
-    words = text.split()
-    sentences = split_sentences(text, "claims")
-    return (
-        0 < len(words) <= _SHORT_WORDS
-        and len(text.strip()) <= _SHORT_CHARACTERS
-        and len(sentences) == 1
-    )
+    if not 0 < len(text.split()) <= _SHORT_WORDS or len(text.strip()) > _SHORT_CHARACTERS:
+        return False
+    return len(split_sentences(text, "claims")) == 1
 
 
 def check_claims(
@@ -257,7 +253,10 @@ def _labels_of_checker(checker: Any, checks: Sequence[_Check]) -> list[tuple[str
         columns = _checked_by(checker, list(claims), list(texts)).T
         for text, column in zip(texts, columns, strict=True):
             labels_of[claims, text] = tuple(column)
-    return [labels_of.get((check.claims, text), ()) for check in checks for text in check.texts]
+    labels = []
+    for check in checks:
+        labels += [labels_of.get((check.claims, text), ()) for text in check.texts]
+    return labels
 
 
 def _checked_by(checker: Any, claims: list[Claim], texts: list[str]) -> np.ndarray:

@@ -219,8 +219,8 @@ def _exam_order(data: PeoplesGrades) -> list[str]:
         names = by_conversation[conversation]
         draw.shuffle(names)
         drawn.append(names[::-1])
-    rounds = itertools.zip_longest(*drawn)
-    return [name for one_each in rounds for name in one_each if name is not None]
+    one_each = itertools.chain.from_iterable(itertools.zip_longest(*drawn))
+    return [name for name in one_each if name is not None]
 
 
 def exam_grades(

@@ -47,7 +47,8 @@ def grade_shares(
     unscored.
     """
     if scale is None:
-        scale = sorted({grade for own, _ in rows_by_scale(rows) for grade in own})
+        scales = [own for own, _ in rows_by_scale(rows)]
+        scale = sorted(set().union(*scales))
     groups = rows.groupby(by, sort=False)
     seconds = groups["seconds"].mean()
     counts = pd.crosstab(rows[by], rows["grade"])

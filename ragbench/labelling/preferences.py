@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -94,11 +95,15 @@ def gpt_ranking(
     """
     columns = _columns(dimension, questions, contexts, options, first=first, second=second)
     # a pair's two prompts follow each other: a server reads the context that they share once
-    twice = {field: [text for text in texts for _ in range(2)] for field, texts in columns.items()}
+    twice = {}
+    for field, texts in columns.items():
+        twice[field] = list(chain.from_iterable(zip(texts, texts, strict=True)))
     twice["first"][1::2] = second
     twice["second"][1::2] = first
-    names = options.get("ids", range(len(questions)))
-    options["ids"] = [f"{name} order {order}" for name in names for order in (1, 2)]
+    ids = []
+    for name in options.get("ids", range(len(questions))):
+        ids += [f"{name} order 1", f"{name} order 2"]
+    options["ids"] = ids
     step = _step("gpt_ranking", dimension, "first", "better", range(1, 3))
     chosen = step.ask(model, options, **twice)
     return PairRanking(tuple(zip(chosen[::2], chosen[1::2], strict=True)))

@@ -15,7 +15,7 @@ from langchain_core.embeddings import Embeddings
 from ragbench.embedding import make_embedder
 from ragbench.errors import check_known
 from ragbench.records import Chunk
-from ragbench.retrieval.base import check_retriever
+from ragbench.retrieval.base import Retriever, check_retriever
 from ragbench.retrieval.bm25 import BM25
 from ragbench.retrieval.dense import MMR, Dense
 from ragbench.retrieval.multiquery import MultiQuery
@@ -139,4 +139,5 @@ def settings_of(name: str) -> list[str]:
     names = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
     if len(names) < len(parameters):
         names += getattr(builder, "model_fields", ())
-    return [name for name in dict.fromkeys(names) if name not in ("self", "chunks", "k")]
+    hidden = ("self", "chunks", *Retriever.model_fields)
+    return [name for name in dict.fromkeys(names) if name not in hidden]
