@@ -55,9 +55,11 @@ def check_lines(results: Iterable[Check]) -> str:
     width = max(len(check.name) for check in results)
     lines = []
     for check in results:
-        mark = "ok"
-        if not check.ok:
-            mark = "--" if check.optional else "NO"
+        mark = "NO"
+        if check.ok:
+            mark = "ok"
+        elif check.optional:
+            mark = "--"
         lines.append(f"{mark}  {check.name:<{width}}  {check.what}")
         if not check.ok and check.do:
             lines.append(f"    {'':<{width}}  -> {check.do}")
@@ -66,9 +68,10 @@ def check_lines(results: Iterable[Check]) -> str:
 
 def _packages() -> Iterator[Check]:
     for module, do in _PACKAGES.items():
-        is_there = importlib.util.find_spec(module) is not None
-        what = "installed" if is_there else "not installed"
-        yield Check(module, is_there, what, do, optional=do.startswith("pip"))
+        if importlib.util.find_spec(module) is not None:
+            yield Check(module, True, "installed")
+        else:
+            yield Check(module, False, "not installed", do, optional=do.startswith("pip"))
 
 
 def _weights() -> Iterator[Check]:
@@ -113,14 +116,18 @@ def _data_checks() -> Iterator[Check]:
 
     yield Check("MiniHop", True, "shipped, 270 documents and 180 questions")
     hotpot = find_hotpotqa()
-    what = hotpot.name if hotpot else "not here; the notebooks use MiniHop"
-    do = "ragbench data fetch hotpotqa, or set RAGBENCH_DATA to a folder with hotpotqa/"
-    yield Check("HotpotQA", hotpot is not None, what, do, optional=True)
+    if hotpot is not None:
+        yield Check("HotpotQA", True, hotpot.name)
+    else:
+        what = "not here; the notebooks use MiniHop"
+        do = "ragbench data fetch hotpotqa, or set RAGBENCH_DATA to a folder with hotpotqa/"
+        yield Check("HotpotQA", False, what, do, optional=True)
     for name, place in _SHARED.items():
-        is_here = shared_data(place) is not None
-        what = "in RAGBENCH_DATA" if is_here else "not here"
-        do = f"set RAGBENCH_DATA to a folder and put it there as {place}"
-        yield Check(name, is_here, what, do, optional=True)
+        if shared_data(place) is not None:
+            yield Check(name, True, "in RAGBENCH_DATA")
+        else:
+            do = f"set RAGBENCH_DATA to a folder and put it there as {place}"
+            yield Check(name, False, "not here", do, optional=True)
 
 
 def _ollama() -> Check:
@@ -134,5 +141,4 @@ def _ollama() -> Check:
         why = printable(str(error))
         what = f"no server ({why}); retrieval, word metrics and replays need none"
         return Check("Ollama", False, what, do, optional=True)
-    what = f"{len(names)} models: {', '.join(names[:5])}"
-    return Check("Ollama", True, what, do, optional=True)
+    return Check("Ollama", True, f"{len(names)} models: {', '.join(names[:5])}")

@@ -366,10 +366,8 @@ class CachedEmbeddings(_Arrays):
     def _keys(self, texts: Sequence[str], queries: bool) -> list[bytes]:
         """Return what vectors are kept under, by kind and content."""
         kind = ""
-        alike = hasattr(self.embedder, "embed_array") and not hasattr(
-            self.embedder, "embed_queries"
-        )
-        if queries and not alike:
+        has_arrays = hasattr(self.embedder, "embed_array")
+        if queries and (not has_arrays or hasattr(self.embedder, "embed_queries")):
             kind = _QUERY
         contents = [(kind + text).encode("utf-8", "surrogatepass") for text in texts]
         return [hashlib.sha256(content).digest()[:16] for content in contents]

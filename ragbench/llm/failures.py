@@ -88,9 +88,11 @@ class CallError(ModelError):
 
     def without_address(self) -> CallError:
         """Return the error as it is stored: its words do not say where the server is."""
+        name = self.host.split("//")[-1].split("/")[0]
+        places = re.compile("|".join(map(re.escape, [self.host, name])))
         words = [self.got, self.expected, self.do]
-        for place in filter(None, (self.host, self.host.split("//")[-1].split("/")[0])):
-            words = [text.replace(place, "the server") for text in words]
+        if self.host:
+            words = [places.sub("the server", text) for text in words]
         return CallError(*words, kind=self.kind, model=self.model, status=self.status)
 
 

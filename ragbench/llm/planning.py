@@ -161,7 +161,9 @@ class _Recorded:
         sampling = options.get("options", {})  # of Ollama
         others = {name: value for name, value in options.items() if name != "options"}
         flat = {**others, **sampling}
-        return {name: value for name, value in flat.items() if name not in _LIMITS_OF_TOKENS}
+        for limit in _LIMITS_OF_TOKENS:
+            flat.pop(limit, None)
+        return flat
 
     def seconds(self) -> tuple[float, str] | None:
         """Return the seconds of a call, and what they rest on: the mean tokens of the step at the
