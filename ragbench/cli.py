@@ -375,8 +375,7 @@ def _score(
     folder = Path(to or "report")
     options: dict[str, Any] = {"columns": _pairs("--columns", columns), "checker": checker}
     if labels:
-        options["labels"] = rb.chat_model(labels)
-        options["cassette"] = f"{folder}.sqlite"
+        options |= {"labels": rb.chat_model(labels), "cassette": f"{folder}.sqlite"}
     names = [name for name in ",".join(metrics).split(",") if name]
     if plan:
         print(rb.plan_score(answers, names, **options))

@@ -407,60 +407,11 @@ def _draw_curves(axis: Axes, frame: pd.DataFrame, looks: dict) -> None:
             axis.fill_between(line["N"], line["low"], line["high"], **band)
 
 
-def _shifts(names: Sequence[Any], apart: float, room: float = 0.6) -> dict[Any, float]:
+def _shifts(names: Sequence[Any], apart: float) -> dict[Any, float]:
     """Return how far aside each of several values of one place is drawn."""
-    step = min(apart, room / len(names))
+    step = min(apart, 0.8 / len(names))
     middle = (len(names) - 1) / 2
     return {name: step * (number - middle) for number, name in enumerate(names)}
-
-
-def grouped_bars(
-    frame: pd.DataFrame, x: str, y: str, hue: str, ylabel: str, title: str = ""
-) -> Figure:
-    """Bars of ``y`` for each ``x`` in groups of ``hue``. They lie, so names of any length fit."""
-    _need(frame, x, y, hue)
-    hues = _unique(frame[hue])
-    groups = _unique(frame[x])
-    figure, axes = _open_rows(groups, 1, 5.0, max(0.3, 0.13 * len(hues)))
-    axis = axes[0, 0]
-    looks = _looks(hues)
-    for name, shift in _shifts(hues, 0.8, room=0.8).items():
-        bars = frame[frame[hue] == name].set_index(x).reindex(groups)
-        places = np.arange(len(groups)) + shift
-        look = {"color": looks[name]["color"], "label": _label(name)}
-        _draw_bars(axis, places, bars, y, 0.8 * 0.92 / len(hues), look)
-    axis.set_title(_wrapped(title, 50), fontsize=_points(10))
-    axis.grid(axis="y", visible=False)
-    axis.set(xlabel=ylabel, xlim=(0, _longest(frame, y)))
-    if len(hues) > 1:
-        _legend_below(figure)
-    return figure
-
-
-def _draw_bars(
-    axis: Axes,
-    places: np.ndarray,
-    bars: pd.DataFrame,
-    value: str,
-    thick: float,
-    look: dict[str, Any],
-) -> None:
-    axis.barh(places, bars[value], thick, edgecolor="white", **look)
-    if "low" in bars:
-        reach = _reach(bars, value)
-        axis.errorbar(
-            bars[value], places, xerr=reach, fmt="none", ecolor="#333333", lw=0.9, capsize=2
-        )
-
-
-def _longest(frame: pd.DataFrame, value: str) -> float:
-    """Return where an axis of bars ends: a little beyond the longest; 1 where none has a length."""
-    longest = frame[value].max()
-    if "high" in frame:
-        longest = max(longest, frame["high"].max())
-    if longest > 0:
-        return 1.05 * longest
-    return 1.0
 
 
 def grade_names(scale: Mapping[int, str]) -> dict[str, str]:
@@ -526,6 +477,7 @@ def dots(
     hue: str | None = None,
     *,
     xlabel: str,
+    title: str = "",
     panel: str | None = None,
     at: float = 0.0,
     filled: str | None = None,
@@ -554,10 +506,10 @@ def dots(
         band = max(band, 0.07 * len(looks))
     wide = max(2.2, 4.4 - len(panels))
     figure, axes = _open_rows([*map(_in_words, rows)], len(panels), wide, band)
-    for axis, (title, part) in zip(axes.flat, panels.items(), strict=False):
+    for axis, (heading, part) in zip(axes.flat, panels.items(), strict=False):
         _draw_dots(axis, part, value, looks, apart, filled)
         axis.axvline(at, color="#777777", lw=0.8, ls=":")
-        axis.set_title(_wrapped(title, 10 * wide), fontsize=_points(10))
+        axis.set_title(_wrapped(heading or title, 10 * wide), fontsize=_points(10))
         if xlim:  # None would freeze the limits at the first panel's
             axis.set_xlim(xlim)
     for axis in axes[-1]:
@@ -571,7 +523,7 @@ def _draw_dots(
     axis: Axes, part: pd.DataFrame, value: str, looks: dict, apart: float, filled: str | None
 ) -> None:
     present = [name for name in looks if name in set(part["hue"])]
-    for name, shift in _shifts(present, apart, room=0.8).items():
+    for name, shift in _shifts(present, apart).items():
         points = part[part["hue"] == name]
         look = {"label": _label(name), **looks[name]}
         if filled is not None:

@@ -294,8 +294,7 @@ def grid_experiment(
             on_length="keep",  # a list of questions that ended by length is still a list
             cassette=options.get("cassette"),
         )
-        mlq = partial(options["retriever"]["MLQ"], decompose=decompose)
-        options["retriever"] = {"MLQ": mlq}
+        options["retriever"] = {"MLQ": partial(options["retriever"]["MLQ"], decompose=decompose)}
     return Experiment(f"{name}-{grid}", **options)
 
 

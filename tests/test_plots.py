@@ -61,7 +61,7 @@ def test_an_odd_name_stands_in_legend_axis_and_title_as_it_is(odd, monkeypatch):
     cells = table_of(system=[odd, "b"], N=[1, 2])
     figures = [
         plots.ir_score_curves(cells.rename(columns={"system": "retriever"}), title=odd),
-        plots.grouped_bars(cells, "N", "mean", "system", odd, odd),
+        plots.dots(cells, "N", "mean", "system", xlabel=odd, title=odd),
         plots.dots(cells, "N", "mean", "system", xlabel=odd, panel="system"),
         plots.stacked_shares(grades_of(system=[odd, "b"]), "system", plots.GRADE_NAMES, odd),
         plots.dots(cells[:2], "system", "mean", xlabel=odd),
@@ -70,25 +70,6 @@ def test_an_odd_name_stands_in_legend_axis_and_title_as_it_is(odd, monkeypatch):
         assert unreadable(figure, monkeypatch) == []
         texts = [text.get_text().strip() for text in figure.findobj(Text)]
         assert texts.count(odd) >= 2
-
-
-def test_bars_stand_in_groups_with_their_intervals():
-    frame = table_of(kind=["a", "b"], who=["x", "y"])
-    axis = plots.grouped_bars(frame, "kind", "mean", "who", "score", "t").axes[0]
-    groups = [c for c in axis.containers if hasattr(c, "patches")]
-    for bars, who in zip(groups, "xy", strict=True):
-        own = frame[frame["who"] == who]
-        assert bars.get_label() == who
-        np.testing.assert_allclose([bar.get_width() for bar in bars], own["mean"])
-    centres = [[bar.get_y() + bar.get_height() / 2 for bar in bars] for bars in groups]
-    np.testing.assert_allclose(np.mean(centres, axis=0), [0, 1], atol=1e-9)  # around their names
-    ends = [segment[:, 0] for segment in axis.collections[0].get_segments()]
-    np.testing.assert_allclose(ends, frame.loc[frame["who"] == "x", ["low", "high"]])
-    assert [t.get_text() for t in axis.get_yticklabels()] == ["a", "b"]
-    low, high = axis.get_ylim()
-    assert low > high  # the first on top
-    with pytest.raises(ConfigError, match="no rows to draw"):
-        plots.grouped_bars(frame[:0], "kind", "mean", "who", "score")
 
 
 def test_saving_writes_picture_print_numbers_and_words(tmp_path, curves):
@@ -160,6 +141,18 @@ def test_dots_stand_on_their_row_with_their_interval():
     assert not bare.axes[0].containers[0].lines[2]
 
 
+def test_dots_without_a_row_are_no_figure_and_those_of_one_line_stand_beside_each_other():
+    frame = table_of(kind=["a", "b"], who=["x", "y"])
+    axis = plots.dots(frame, "kind", "mean", "who", xlabel="score", title="t").axes[0]
+    heights = [points.lines[0].get_ydata() for points in axis.containers]
+    np.testing.assert_allclose(np.mean(heights, axis=0), [0, 1], atol=1e-9)  # around their names
+    assert heights[0][0] < heights[1][0]
+    assert [t.get_text() for t in axis.get_yticklabels()] == ["a", "b"]
+    assert axis.get_title() == "t"
+    with pytest.raises(ConfigError, match="no rows to draw"):
+        plots.dots(frame[:0], "kind", "mean", "who", xlabel="score")
+
+
 def test_dots_that_do_not_hold_are_hollow():
     frame = table_of(pair=["a", "b"]).assign(holds=[True, False])
     axis = plots.dots(frame, "pair", "mean", xlabel="x", filled="holds").axes[0]
@@ -177,7 +170,7 @@ def test_dots_of_equal_values_have_an_axis_wider_than_rounding():
     ("draw", "column"),
     [
         (lambda frame: plots.ir_score_curves(frame), "retriever"),
-        (lambda frame: plots.grouped_bars(frame, "system", "mean", "hue", "share"), "hue"),
+        (lambda frame: plots.dots(frame, "system", "mean", "hue", xlabel="share"), "hue"),
         (
             lambda frame: plots.stacked_shares(frame, "system", {"mean": "", "grade 5": ""}),
             "grade 5",
@@ -235,11 +228,8 @@ KINDS = {
     "curves and the paper's": lambda names: plots.ir_score_curves(
         table_of(retriever=names, N=[100, 500]), table_of(retriever=names[:2], N=[100, 500])
     ),
-    "bars of systems": lambda names: plots.grouped_bars(
-        table_of(system=names, all=["all"]), "system", "mean", "all", "mean IR score", NAMES[0]
-    ),
-    "bars by system": lambda names: plots.grouped_bars(
-        table_of(N=[0, 300, 1000], system=names), "N", "mean", "system", "seconds per answer", NAMES[0]
+    "dots by budget": lambda names: plots.dots(
+        table_of(N=[0, 300, 1000], system=names), "N", "mean", "system", xlabel="seconds per answer", title=NAMES[0]
     ),
     "shares": lambda names: plots.stacked_shares(
         grades_of(system=names), "system", plots.GRADE_NAMES, ", ".join(NAMES[:3])

@@ -19,12 +19,13 @@ from ragbench.data import load_hotpotqa, load_minihop
 from ragbench.errors import ConfigError, DataError
 from ragbench.llm import CallError, Cassette, local
 from ragbench.paths import packaged_data
-from ragbench.recordings import DISTRACTED, EVIDENCE, GOLD, _RecordedGrid, _Recording
+from ragbench.recordings import DISTRACTED, EVIDENCE, GOLD
 from ragbench.records import Document
 from ragbench.retrieval import BM25, MultiQuery
 
 shipping = load_script("ship_recording")
 NAMES = list(recordings.RECORDINGS)
+DECOMPOSITIONS = recordings.GRIDS["decompositions"]
 
 
 @pytest.fixture(autouse=True)
@@ -250,7 +251,13 @@ def small(monkeypatch, tmp_path, fake):
     }
     monkeypatch.setattr(recordings, "GRIDS", grids)
     options = {"host": fake.url, "digest": DIGEST, "num_predict": 50}
-    recording = _Recording("ollama:llama3:8b", "none", options, tuple(grids))
+    recording = replace(
+        recordings.RECORDINGS["smollm2"],
+        model="ollama:llama3:8b",
+        licence="none",
+        options=options,
+        grids=tuple(grids),
+    )
     monkeypatch.setitem(recordings.RECORDINGS, "small", recording)
     return tmp_path / "shipped"
 
@@ -396,7 +403,7 @@ def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, fak
             "N": (5, 100),
         }
 
-    grid = _RecordedGrid(3, settings, decomposes=True)
+    grid = replace(DECOMPOSITIONS, questions=3, settings=settings)
     monkeypatch.setitem(recordings.GRIDS, "decompositions", grid)
     whole = replace(recordings.RECORDINGS["small"], grids=("retrievers", "decompositions"))
     monkeypatch.setitem(recordings.RECORDINGS, "small", whole)

@@ -352,7 +352,7 @@ def test_a_readers_own_plot_shows_after_ours(run, tmp_path):
         "import pandas as pd\nfrom ragbench import plots\ntable = pd.DataFrame({'a': ['x'], "
         "'b': [1.0], 'c': ['y']})"
     )
-    ours += "\nplots.grouped_bars(table, 'a', 'b', 'c', 'b', 'title')"
+    ours += "\nplots.dots(table, 'a', 'b', 'c', xlabel='b', title='title')"
     out, _ = run(notebook(tmp_path / "own.ipynb", ours, "table['b'].plot();"), None)
     cells = nbformat.read(out / "own.ipynb", 4).cells
     assert [["image/png" in output.data for output in cell.outputs] for cell in cells] == [
