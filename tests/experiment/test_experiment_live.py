@@ -154,7 +154,9 @@ def test_secrets_stand_in_no_file_of_the_run(tmp_path):
         assert secret not in str(db.execute("SELECT * FROM replies").fetchall())
     for path in tmp_path.iterdir():
         assert secret.encode() not in path.read_bytes(), path.name
-    assert "[secret]" in (tmp_path / "manifest.json").read_text()
+    manifest = (tmp_path / "manifest.json").read_text()
+    assert "[secret]" in manifest
+    assert "an ordinary word" not in manifest
 
 
 class _Leaky(Named):
@@ -166,6 +168,7 @@ class _Leaky(Named):
         return {
             "retriever": "leaky",
             "api_key": self.secret,
+            "password": "an ordinary word",  # by its name alone
             "address": f"http://user:{self.secret}@host",
         }
 
