@@ -17,7 +17,7 @@ import math
 import sys
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -136,8 +136,7 @@ def score(
     if labels is not None and existing:
         what = f"the rows have labels already, which are used: {existing}"
         warnings.warn(f"{what}; drop that column to have them made", stacklevel=2)
-    by_model = any(LABELS[label].calls for label in to_make)
-    if by_model and options.get("progress") is not False:
+    if _by_model(to_make) and options.get("progress") is not False:
         print(_plan(table, to_make, source, cassette, {}), file=sys.stderr)
     for label in to_make:
         table[label] = _labelled(label, table, source, cassette)
@@ -221,8 +220,7 @@ def _number(cell: Any, key: str) -> float:
 def _labelled_by(source: _LabelSource, labels: Sequence[str], cassette: Any) -> dict[str, Any]:
     """Say who made labels: the model's facts and the checker."""
     makers: dict[str, Any] = {}
-    by_model = [label for label in labels if LABELS[label].calls]
-    if by_model:
+    if _by_model(labels):
         if isinstance(cassette, str | Path):
             cassette = Cassette(cassette)
         facts = model_facts(source.model, cassette, ask_server=False)
@@ -288,9 +286,7 @@ def _labels_in_words(needs: Sequence[str], needed: Collection[str]) -> str:
     labels = [need for need in needs if need in LABELS]
     if not labels:
         return "none"
-    maker = "no model"
-    if any(LABELS[need].calls for need in needed if need in LABELS):
-        maker = "a model"
+    maker = "a model" if _by_model(needed) else "no model"
     return f"{', '.join(labels)}: {maker}"
 
 
@@ -490,7 +486,7 @@ def without_labels(numbers: Numbers, existing: Collection[str], labels: Any) -> 
     computed = {}
     for column, number in numbers.items():
         to_make = _labels_to_make({column: number}, existing)
-        by_model = ", ".join(label for label in to_make if LABELS[label].calls)
+        by_model = ", ".join(_by_model(to_make))
         if by_model:
             lacking[by_model].append(column)
         else:
@@ -514,6 +510,11 @@ def _labels_to_make(numbers: Numbers, existing: Collection[str]) -> list[str]:
     for metric in _metrics_of(numbers):
         needed |= _needed(metric, existing.__contains__)
     return [name for name in needed if name in LABELS]
+
+
+def _by_model(labels: Iterable[str]) -> list[str]:
+    """Return those of the labels that a model is asked for."""
+    return [label for label in labels if label in LABELS and LABELS[label].calls]
 
 
 def _labels_needed(numbers: Numbers) -> list[str]:

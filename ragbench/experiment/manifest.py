@@ -167,18 +167,16 @@ class RunFiles:
     manifest take their place together when it closes, unless it was stopped with fewer rows.
     """
 
-    def __init__(self, run: Any, executor: str) -> None:
+    def __init__(self, run: Any) -> None:
         self.folder = run.experiment.home
         self.cassette = run.cassette
         self.rows = run.count()
-        self.failed: Counter[str] = Counter()
-        self.entry = {
+        self.entry: dict[str, Any] = {
             "began": _now(),
             "ended": None,
             "rows": self.rows,
-            "executor": executor,
             "rows_made": 0,
-            "failed": self.failed,
+            "failed": Counter(),  # rows by the kind of their error
         }
         self.manifest = _describe_run(run)
         self.manifest["inputs_sha256"] = _inputs_sha256(run, self.manifest)
@@ -237,7 +235,7 @@ class RunFiles:
             raise no_room(self.path, error.strerror) from None
         self._sha256.update(text)
         self.entry["rows_made"] += len(lines)
-        self.failed.update(row.error_kind for row in rows if row.status == "failed")
+        self.entry["failed"].update(row.error_kind for row in rows if row.status == "failed")
 
     def close(self) -> None:
         """Let rows and manifest take the place of the earlier ones together, or neither."""

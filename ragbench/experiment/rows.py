@@ -286,11 +286,9 @@ def system_names(rows: pd.DataFrame) -> list[str]:
             names = names + ", " + rows[axis]
     if "prompt" in rows:
         prompts = rows["prompt"].astype(str)
-        own = _own_prompts(rows[~alone])
-        is_variant = alone & rows["generator"].isin(own)
+        is_variant = alone & rows["generator"].isin(_own_prompts(rows[~alone]))
         names = names.where(~is_variant, names + ", prompt " + prompts)
-    names = names + "@" + budgets
-    return names.tolist()
+    return (names + "@" + budgets).tolist()
 
 
 def _own_prompts(rows: pd.DataFrame) -> set[str]:

@@ -552,27 +552,26 @@ def run_experiment(experiment: Any, executor: Executor | None, progress: bool) -
         run = Run(experiment, cassette, options | experiment.options)
         run.meet_models()
         run.build()
-        executor_name = "threads"
-        if executor is not None:
-            executor_name = type(executor).__name__
-        files = RunFiles(run, executor_name)
+        files = RunFiles(run)
         unchanged = files.unchanged_rows()
         if unchanged is not None:
             return unchanged
         run.embed()
-        with _pool(executor, executor_name) as run.pool:
+        with _pool(executor) as run.pool:
             return as_frame(_written(run, files, progress))
 
 
 @contextlib.contextmanager
-def _pool(executor: Executor | None, name: str) -> Iterator[Executor]:
+def _pool(executor: Executor | None) -> Iterator[Executor]:
     """Yield the executor, or threads of our own; say what cannot be sent to other processes."""
     pool = executor or ThreadPoolExecutor(cores(), thread_name_prefix="ragbench")
     try:
         yield pool
     except Exception as error:
-        if isinstance(error, RagbenchError) or "pickle" not in str(error):
+        is_ours = executor is None or isinstance(error, RagbenchError)
+        if is_ours or "pickle" not in str(error):
             raise
+        name = type(executor).__name__
         raise ConfigError(
             got=f"{name} cannot send a part of the experiment to its processes: {error}",
             expected="functions and objects that can be pickled",
