@@ -341,7 +341,7 @@ def _at_most(text: str, sentences: Sequence[Span], limit: int) -> list[Span]:
     cuts = [start]
     whole = 0  # tokens of the whole sentences so far
     for end in ends:
-        if end - start > limit and whole > start:
+        if end - start > limit:
             start = whole
             cuts.append(start)
         while end - start > limit:

@@ -254,6 +254,8 @@ def test_paper_profile_slides_windows_of_three_by_two_against_a_fixed_threshold(
     assert embedder.asked[0][0].count(".") == 3
     # window 4..6 holds two cats and one dog, window 6..8 dogs only: similarity 1/sqrt(5) < 0.5
     assert cut.breaks == (2,)
+    alike = segment([doc(f"{CATS} {DOGS}")], topics(), "paper", threshold=0.4)[0]
+    assert (alike.threshold, alike.breaks) == (0.6, ())
     chunks = semantic_chunks([doc(f"{CATS} {DOGS}")], topics(), "paper")
     assert [c.text for c in chunks] == [CATS, DOGS]
 

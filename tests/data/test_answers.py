@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from pydantic import BaseModel
 
@@ -460,10 +461,20 @@ def test_a_parquet_file_of_equal_cells_that_unpacks_to_very_many_bytes_is_refuse
     monkeypatch.setattr(files, "MAX_UNPACKED", 10_000_000)
     pd.DataFrame({"answer": cells}).to_parquet(tmp_path / "a.parquet")
     assert (tmp_path / "a.parquet").stat().st_size < 200_000
+    sizes = []
+    iter_batches = pq.ParquetFile.iter_batches
+
+    def watched(file, rows):
+        for batch in iter_batches(file, rows):
+            sizes.append(batch.nbytes)
+            yield batch
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", watched)
     with pytest.raises(
         DataError, match=r"a\.parquet \(.* bytes\) unpacks to more than 10,000,000 bytes"
     ):
         read_answers(tmp_path / "a.parquet")
+    assert max(sizes) < 11_000_000  # never all at once
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,8 @@ def test_all_bad_rows_are_listed_together(tmp_path):
         load_hotpotqa(write(tmp_path / "h.json", rows))
     assert "record 2" in str(caught.value)
     assert "and 7 more" in str(caught.value)
+    with pytest.raises(DataError, match=r"9 of 18 are bad(.|\n)*record 16(.|\n)*and 1 more"):
+        load_hotpotqa(write(tmp_path / "h.json", rows[:18]))
 
 
 @pytest.mark.parametrize(
