@@ -64,7 +64,7 @@ _CLAIM = (
 _ANSWERED = "EXISTS (SELECT 1 FROM replies WHERE replies.key = claims.key AND ok = 1)"
 _CONFIRM = (
     "DELETE FROM claims WHERE EXISTS (SELECT 1 FROM replies "
-    "WHERE replies.key = claims.key AND provider = ? AND model = ? AND digest = ?)"
+    "WHERE replies.key = claims.key AND ok = 1 AND provider = ? AND model = ? AND digest = ?)"
 )
 _WITHDRAW = (
     "DELETE FROM replies WHERE provider = ? AND model = ? AND key IN (SELECT key FROM claims)"

@@ -445,6 +445,16 @@ def test_what_a_killed_process_was_asking_is_asked_again_after_a_while(fake, pat
     assert Cassette(path).claim(keys.key([]))
 
 
+def test_a_failure_that_is_asked_again_stays_claimed_when_another_process_confirms(path):
+    keys = Keys("ollama", "llama3:8b", DIGEST, {})
+    key = keys.key([])
+    one = Cassette(path)
+    one.put(key, keys.request([]), {"ok": False})
+    assert Cassette(path).claim(key)
+    one.confirm("ollama", "llama3:8b", DIGEST)
+    assert not one.claim(key)
+
+
 @pytest.mark.posix
 @pytest.mark.parametrize("replaced", [True, False])
 def test_what_a_killed_process_could_not_confirm_is_taken_out_where_its_model_was_replaced(
