@@ -136,6 +136,13 @@ def test_failed_calls_become_empty_answers_with_the_reason(fake):
     assert "mirostat" in answers[1].meta["error"]
 
 
+def test_what_a_failed_call_wrote_is_no_answer(fake):
+    fake.fault = lambda prompt, _: Fault("no_end_mark")
+    (failed,) = generate(fake.model(), [question("A?")], [None], progress=False, retries=0)
+    assert (failed.text, "server" in failed.meta["error"]) == ("", True)
+    assert failed.meta["raw"]
+
+
 def test_calls_to_a_model_run_as_its_server_works_unless_a_number_is_given(fake, monkeypatch):
     seen = {}
 

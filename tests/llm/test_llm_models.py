@@ -230,6 +230,11 @@ def test_num_ctx_of_an_openai_server_is_checked_and_part_of_the_key(fake, tmp_pa
     assert "fills the window: 304 tokens" in str(small.error)
 
 
+def test_an_openai_server_has_a_window_of_its_own(fake):
+    endpoint = endpoint_of(fake.model("openai:made"))
+    assert (endpoint.num_ctx, "num_ctx" in endpoint.options) == (None, False)
+
+
 def test_another_model_behind_the_same_port_is_known_by_the_digest_that_is_given(fake, tmp_path):
     cassette = tmp_path / "c.sqlite"
     ask(fake.model("openai:made", digest="small"), ["p"], cassette=cassette)
