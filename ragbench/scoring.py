@@ -18,7 +18,7 @@ import sys
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +63,9 @@ class _LabelSource:
     ``ask``.
     """
 
-    model: Any = None
-    checker: Any = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    model: Any
+    checker: Any
+    options: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def score(
         what = f"the rows have labels already, which are used: {existing}"
         warnings.warn(f"{what}; drop that column to have them made", stacklevel=2)
     if _by_model(to_make) and options.get("progress") is not False:
-        print(_plan(table, to_make, source, cassette, {}), file=sys.stderr)
+        print(_plan(table, to_make, source, cassette), file=sys.stderr)
     for label in to_make:
         table[label] = _labelled(label, table, source, cassette)
     table = _with_numbers(table, numbers)
@@ -247,15 +247,12 @@ def plan_score(
     cassette: Any = None,
     *,
     checker: Any = None,
-    **speeds: Any,
 ) -> Plan:
-    """Say what `score` will ask a chat model at most: calls, hours, money.
-
-    ``speeds`` go to `ragbench.llm.plan`; the rest is as for `score`.
-    """
+    """Say what `score` will ask a chat model at most: calls and hours. Parameters are as there."""
     table, numbers, _ = _prepare(rows, metrics, columns, labels)
-    wanted = _labels_to_make(numbers, _existing_columns(table))
-    return _plan(table, wanted, _source(labels, checker, cassette, {}), cassette, speeds)
+    to_make = _labels_to_make(numbers, _existing_columns(table))
+    source = _source(labels, checker, cassette, {})
+    return _plan(table, to_make, source, cassette)
 
 
 def metric_table() -> pd.DataFrame:
@@ -331,9 +328,10 @@ def _read_rows(rows: Any, columns: Mapping[str, str] | None) -> pd.DataFrame:
         path = Path(rows).expanduser()
         if not path.suffix and not path.is_file():
             rows = load_rows(rows)
-    of_run = {"hits", "zero_hits"}
-    if isinstance(rows, pd.DataFrame) and of_run <= set(rows) and "system" not in rows:
-        rows = answers_of(rows)
+    if isinstance(rows, pd.DataFrame):
+        is_of_run = {"hits", "zero_hits"} <= set(rows)
+        if is_of_run and "system" not in rows:
+            rows = answers_of(rows)
     table = read_answers(rows, columns)
     if "context" not in table and "chunks" in table:
         table["context"] = table["chunks"].map(" ".join, na_action="ignore")
@@ -367,7 +365,8 @@ def _needs(
 
 
 def _existing_columns(table: pd.DataFrame) -> set[str]:
-    return set(table.columns[table.notna().any()])
+    has_a_value = table.notna().any()
+    return set(table.columns[has_a_value])
 
 
 def _missing_columns(metric: str, existing: Collection[str]) -> dict[str, str]:
@@ -388,7 +387,8 @@ def _require(table: pd.DataFrame, metrics: Sequence[str]) -> None:
     lines = [f"no column {column!r}, needed by {', '.join(of)}" for column, of in users.items()]
     there = [str(column) for column in table if column != "question_id"]
     got = "\n    ".join(lines) + f"\n  there is {', '.join(there)}"
-    possible = ", ".join(name for name in METRICS if not missing[name]) or "none"
+    computable = [name for name in METRICS if not missing[name]]
+    possible = ", ".join(computable) or "none"
     first = next(iter(users))
     raise DataError(
         got=got,
@@ -519,7 +519,9 @@ def _by_model(labels: Iterable[str]) -> list[str]:
 
 def _labels_needed(numbers: Numbers) -> list[str]:
     """Return the labels that metrics take, whether or not the rows have them."""
-    needs = {need for name in _metrics_of(numbers) for need in METRICS[name].needs}
+    needs: set[str] = set()
+    for name in _metrics_of(numbers):
+        needs.update(METRICS[name].needs)
     return [label for label in LABELS if label in needs]
 
 
@@ -536,10 +538,9 @@ def _source(
 
 def _plan(
     table: pd.DataFrame,
-    wanted: Sequence[str],
+    to_make: Sequence[str],
     source: _LabelSource,
     cassette: Any,
-    speeds: Mapping[str, Any],
 ) -> Plan:
     if isinstance(cassette, str | Path):
         path = Path(cassette)
@@ -547,7 +548,7 @@ def _plan(
         if path.is_file():
             cassette = Cassette(path)
     calls: Counter[str] = Counter()
-    for label in wanted:
+    for label in to_make:
         if count := LABELS[label].calls:
             calls += Counter(count(_complete_rows(label, table)))
     checks = 0  # that a checker makes in place of the model
@@ -555,9 +556,9 @@ def _plan(
         checks = calls.pop("claim check", 0)
     planned = Plan()
     if calls:
-        planned = plan(calls, source.model, cassette, **speeds)
+        planned = plan(calls, source.model, cassette)
     if checks and isinstance(source.checker, ModelChecker):
-        planned += plan({"claim check": checks}, source.checker.model, cassette, **speeds)
+        planned += plan({"claim check": checks}, source.checker.model, cassette)
     return planned
 
 
@@ -631,8 +632,11 @@ def grade_label(prompt: Prompt = PROMPT) -> LabelMethod:
         grades = grade(source.model, questions, answers, **options)
         return [graded.value for graded in grades]
 
-    needs = ("question", "answer", "reference", "references")
-    return LabelMethod(needs, make, lambda rows: {"grading": len(rows)})
+    return LabelMethod(
+        ("question", "answer", "reference", "references"),
+        make,
+        lambda rows: {"grading": len(rows)},
+    )
 
 
 def _abstained(rows: pd.DataFrame, source: _LabelSource, cassette: Any) -> list[Any]:
@@ -678,7 +682,11 @@ LABELS: dict[str, LabelMethod] = {
         _claim_labels,
         lambda rows: ragchecker_calls(_results(rows)),
     ),
-    "keypoints": LabelMethod(("reference",), _keypoints, lambda rows: {"claims": len(rows)}),
+    "keypoints": LabelMethod(
+        ("reference",),
+        _keypoints,
+        lambda rows: {"claims": len(rows)},
+    ),
     "keypoint_verdicts": LabelMethod(
         ("question", "answer", "keypoints"),
         _keypoint_verdicts,

@@ -464,6 +464,12 @@ def test_rows_of_older_versions_are_read(tmp_path, rows):
     assert loaded["context"].equals(rows["context"])
 
 
+def test_a_system_is_named_by_what_differs_and_without_documents_by_no_chunker_and_no_k():
+    cells = {"retriever": ["LLM only", "BM25", "BM25"], "N": [0, 9, 9], "k": [0, 5, 10]}
+    rows = pd.DataFrame(cells).assign(chunker=["none", "a", "b"], generator="g", judge="none")
+    assert system_names(rows) == ["LLM only@0", "BM25, a, k=5@9", "BM25, b, k=10@9"]
+
+
 def test_a_prompt_that_was_not_asked_is_not_named():
     cells = {"retriever": ["LLM only", "BM25"] * 2, "N": [0, 9] * 2, "k": [0, 5] * 2}
     alone, usual = "thesis_query_only", "thesis_with_documents"
