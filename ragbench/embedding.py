@@ -74,8 +74,11 @@ class MiniLM(_Arrays):
         """The model's name; with a digest of weights and tokenizer where they are not the published
         ones.
         """
+        name = "all-MiniLM-L6-v2-fp32"
         version = minilm_version()
-        return "all-MiniLM-L6-v2-fp32" + (f"@{version}" if version else "")
+        if version:
+            name += f"@{version}"
+        return name
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
         """Embed texts: float32, shape (len(texts), 384), rows of unit length."""
@@ -91,19 +94,22 @@ class MiniLM(_Arrays):
         vectors: list[np.ndarray] = [np.empty(0)] * len(texts)
         for rows, outputs in self._outputs(texts, tokens=True):
             for row, padded in zip(rows, outputs, strict=True):
-                vectors[row] = padded[padded.any(axis=1)]  # padding has vectors of zeros
+                is_token = padded.any(axis=1)  # padding has vectors of zeros
+                vectors[row] = padded[is_token]
         return vectors
 
     def _outputs(self, texts: Sequence[str], tokens: bool) -> Iterator[tuple[np.ndarray, Any]]:
         _require_texts(texts)
         model, tokenizer = _minilm(minilm_dir(), minilm_version(), tokens)
-        for rows, (outputs,) in run_batches(model, tokenizer.encode_batch_fast(list(texts))):
+        encodings = tokenizer.encode_batch_fast(list(texts))
+        for rows, (outputs,) in run_batches(model, encodings):
             yield rows, outputs
 
     def seconds_for(self, texts: Sequence[str]) -> float:
         """Say about how long it takes to embed texts."""
-        length = sum(min(len(text.encode(errors="replace")), _MAX_BYTES) for text in texts)
-        return length / _BYTES_PER_SECOND / cores()
+        lengths = [len(text.encode(errors="replace")) for text in texts]
+        bytes_read = sum(min(length, _MAX_BYTES) for length in lengths)
+        return bytes_read / _BYTES_PER_SECOND / cores()
 
     def unread_share(self, texts: Sequence[str]) -> float:
         """Return the share of the texts' tokens beyond the 256 that it reads, by 500 texts."""
@@ -115,16 +121,18 @@ class MiniLM(_Arrays):
 
     def warn_of_language(self, texts: Sequence[str]) -> None:
         """Warn of texts in other languages than English, which alone it knows."""
-        sample = texts[:: max(1, len(texts) // _SAMPLE)]
-        others = other_languages([text] for text in sample)
-        if sum(others.values()) > _FEW_FOREIGN * len(sample):
-            counts = ", ".join(f"{n} {name.capitalize()}" for name, n in others.items())
-            warnings.warn(
-                f"of {len(sample)} texts looked at, {counts}: all-MiniLM-L6-v2 knows English, its "
-                "vectors say little of them. Name a multilingual model: embedder: ollama:bge-m3 "
-                "(docs/models.md)",
-                stacklevel=3,
-            )
+        step = max(1, len(texts) // _SAMPLE)
+        sample = texts[::step]
+        foreign = other_languages([text] for text in sample)
+        if sum(foreign.values()) <= _FEW_FOREIGN * len(sample):
+            return
+        counts = ", ".join(f"{n} {name.capitalize()}" for name, n in foreign.items())
+        warnings.warn(
+            f"of {len(sample)} texts looked at, {counts}: all-MiniLM-L6-v2 knows English, its "
+            "vectors say little of them. Name a multilingual model: embedder: ollama:bge-m3 "
+            "(docs/models.md)",
+            stacklevel=3,
+        )
 
 
 @functools.lru_cache(maxsize=2)
@@ -318,9 +326,10 @@ class CachedEmbeddings(_Arrays):
     @functools.cached_property
     def path(self) -> Path:
         """The file of vectors."""
+        folder = self._folder or cache_dir("vectors")
         name = re.sub(r"[^\w.-]", "_", self.model_id)
-        digest = hashlib.sha256(self.model_id.encode()).hexdigest()[:8]
-        return (self._folder or cache_dir("vectors")) / f"{name}-{digest}.sqlite"
+        digest = hashlib.sha256(self.model_id.encode()).hexdigest()
+        return folder / f"{name}-{digest[:8]}.sqlite"
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -444,7 +453,8 @@ def _select(db: sqlite3.Connection, keys: Iterable[bytes]) -> dict[bytes, bytes]
     for start in range(0, len(keys), _MOST_MARKS):
         part = keys[start : start + _MOST_MARKS]
         marks = ",".join("?" * len(part))
-        vectors.update(db.execute(f"SELECT key, value FROM vectors WHERE key IN ({marks})", part))
+        sql = f"SELECT key, value FROM vectors WHERE key IN ({marks})"
+        vectors.update(db.execute(sql, part))
     return vectors
 
 
@@ -508,7 +518,8 @@ def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
 
 def embed_distinct(embedder: Embeddings, texts: Sequence[str]) -> dict[str, np.ndarray]:
     """Embed distinct texts in one call; a text without a word is the zero vector."""
-    distinct = list(dict.fromkeys(text for text in texts if text.strip()))
+    with_words = [text for text in texts if text.strip()]
+    distinct = list(dict.fromkeys(with_words))
     rows = np.zeros((0, 1), np.float32)
     if distinct:
         rows = as_array(embedder, distinct)

@@ -49,9 +49,11 @@ def prompt_scale(prompt: Prompt) -> dict[int, str]:
     header, _ = _parts(prompt)
     if "Scale:" not in header:
         return {}
-    lines = header[header.index("Scale:") + 1 :]
-    grades = [re.match(r"\s*(\d+): *(.+)", line) for line in lines]
-    scale = {int(grade[1]): grade[2] for grade in grades if grade}
+    start = header.index("Scale:") + 1
+    scale = {}
+    for line in header[start:]:
+        if grade := re.match(r"\s*(\d+): *(.+)", line):
+            scale[int(grade[1])] = grade[2]
     if len(scale) < 2:
         got = f"{len(scale)} grades below 'Scale:' in the header of {prompt}"
         raise DataError(got, "a line per grade, such as 3: partly right", "write one for each")
@@ -102,10 +104,12 @@ def fill_prompt(text: str, **fields: str) -> str:
     ConfigError when the text lacks one of the fields, since the model would then never see that
     value.
     """
-    for name in fields:
-        if f"{{{name}}}" not in text:
+    marks = [f"{{{name}}}" for name in fields]
+    for mark in marks:
+        if mark not in text:
             do = "add the missing field to the prompt file"
-            wanted = ", ".join(f"{{{each}}}" for each in fields)
-            raise ConfigError(f"the prompt has no field {{{name}}}", f"the fields {wanted}", do)
+            raise ConfigError(
+                f"the prompt has no field {mark}", f"the fields {', '.join(marks)}", do
+            )
     # One pass from left to right: a value that itself holds "{question}" is not filled again.
     return re.sub(r"\{(\w+)\}", lambda match: fields.get(match[1], match[0]), text)
