@@ -26,10 +26,11 @@ def lazy(
     def load(name: str) -> Any:
         if name in module_of:
             return getattr(importlib.import_module(module_of[name]), name)
+        module_name = f"{package}.{name}"
         try:
-            return importlib.import_module(f"{package}.{name}")
+            return importlib.import_module(module_name)
         except ModuleNotFoundError as error:
-            if error.name != f"{package}.{name}":
+            if error.name != module_name:
                 raise
         import difflib
 
@@ -46,7 +47,8 @@ def modules(path: Iterable[str]) -> list[str]:
     """Return the names of a package's modules, by its ``__path__``."""
     from pkgutil import iter_modules
 
-    return [module.name for module in iter_modules(path) if not module.name.startswith("_")]
+    names = [module.name for module in iter_modules(path)]
+    return [name for name in names if not name.startswith("_")]
 
 
 def public_names(namespace: Mapping[str, Any]) -> Callable[[], list[str]]:
@@ -58,8 +60,10 @@ def public_names(namespace: Mapping[str, Any]) -> Callable[[], list[str]]:
         module = namespace["__name__"]
         names = []
         for name, value in namespace.items():
+            if name.startswith("_"):
+                continue
             is_own = getattr(value, "__module__", "").startswith(module)
-            if not name.startswith("_") and (name.isupper() or is_own):
+            if is_own or name.isupper():
                 names.append(name)
         return sorted(names)
 

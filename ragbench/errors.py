@@ -74,7 +74,8 @@ def unknown(kind: str, name: object, valid: Iterable[object]) -> ConfigError:
     if len(names) > _MAX_NAMES:
         nearest = ", ".join(close or names[:5])
         expected = f"one of {nearest} ... ({len(names):,} in all)"
-    do = f"{_guess(str(name), names, close)}choose one of the names above"
+    guess = _guess(str(name), names, close)
+    do = f"{guess}choose one of the names above"
     if kind in _CODED:
         do += ", or name the file of your own: code: mine.py"
     return ConfigError(f"unknown {kind} {name!r}", expected, do)
@@ -83,9 +84,10 @@ def unknown(kind: str, name: object, valid: Iterable[object]) -> ConfigError:
 def _closest(name: str, names: list[str]) -> list[str]:
     import difflib
 
-    by_lower_case = {known.casefold(): known for known in names}
-    close = difflib.get_close_matches(name.casefold(), by_lower_case, n=5)
-    return [by_lower_case[lower] for lower in close]
+    name_of = {known.casefold(): known for known in names}
+    lower_case = name.casefold()
+    close = difflib.get_close_matches(lower_case, name_of, n=5)
+    return [name_of[match] for match in close]
 
 
 def _guess(name: str, names: list[str], close: list[str]) -> str:
@@ -93,7 +95,8 @@ def _guess(name: str, names: list[str], close: list[str]) -> str:
     if name.isdigit():
         return "a decimal comma? write a point, such as 0.2; or "
     parts = [part.strip() for part in name.split(",")]
-    if len(parts) > 1 and set(parts) <= set(names):
+    are_names = set(parts) <= set(names)
+    if are_names and len(parts) > 1:
         return f"write a list: [{', '.join(parts)}]; or "
     if close:
         return f"did you mean {close[0]!r}? "

@@ -198,6 +198,14 @@ def test_a_plan_counts_as_recorded_what_the_run_would_find(tmp_path, server):
     assert len(server.calls) == asked
 
 
+def test_a_plan_counts_a_recorded_answer_once_however_many_judges_there_are(tmp_path, server):
+    judges = {str(seed): server.model(seed=seed, num_ctx=4096) for seed in (3, 9)}
+    live(tmp_path, server, judge=judges).run(progress=False)
+    plan = live(tmp_path, server, judge=judges).plan()
+    assert (plan["generation"].cached, plan["generation"].calls) == (6, 6)
+    assert plan["grading"].cached == plan["grading"].calls
+
+
 def test_a_bar_moves_with_each_reply_while_a_block_is_under_way(tmp_path, server, capsys):
     server.latency_s = 0.2
     live(tmp_path, server, 5, judge=None, N=(4,)).run()
