@@ -509,8 +509,8 @@ def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
     if kind not in EMBEDDERS or (kind == "ollama" and not rest):
         raise unknown("embedder", name, {*EMBEDDERS, "ollama:NAME"} - {"ollama"})
     make = EMBEDDERS[kind]
-    known = {*inspect.signature(make).parameters} - {"name"}
-    check_known(f"option of {name}", options, known)
+    valid = {*inspect.signature(make).parameters} - {"name"}
+    check_known(f"option of {name}", options, valid)
     if colon:
         return CachedEmbeddings(make(rest, **options))
     return CachedEmbeddings(make(**options))

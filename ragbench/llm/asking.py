@@ -361,15 +361,15 @@ class _Job:
         """Ask for the digest again: what lies between two different ones is kept as neither."""
         endpoint = self.endpoint
         try:
-            now = endpoint.digest()
+            now = endpoint.fetch_digest()
         except Exception:
             return  # away, or the model was deleted
-        if not endpoint.found or now == endpoint.found:
+        if not endpoint.digest or now == endpoint.digest:
             if self.cassette is not None:
                 self.cassette.confirm(endpoint.provider, endpoint.name, self.digest)
             return
         what = "the model was replaced under its name in mid-run: "
-        what += f"digest {endpoint.found[:12]}, now {now[:12] or 'not told'}"
+        what += f"digest {endpoint.digest[:12]}, now {now[:12] or 'not told'}"
         do = "pull the old one again, or run again with a new cassette file"
         error = endpoint.fail("digest", what, do=do)
         log.warning("%s", error)
@@ -516,8 +516,8 @@ class _Job:
             if self.keys is not None:
                 request = self.keys.request(task.messages, task.json_schema)
                 answer = _to_answer(reply)
-                about = {"step": self.step, "prompt_id": task.id}
-                if not self.cassette.put(task.key, request, answer, **about):
+                names = {"step": self.step, "prompt_id": task.id}
+                if not self.cassette.put(task.key, request, answer, **names):
                     # Another process was first: its answer stays, and is what a replay will give.
                     answer = self.cassette.get([task.key])[task.key]
                     reply = self._recorded_reply(task, answer)

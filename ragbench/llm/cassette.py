@@ -359,8 +359,8 @@ class Cassette:
         body = json.loads(request)
         text = json.dumps(answer, separators=(",", ":"))
         when = recorded_at or datetime.now(UTC).isoformat(timespec="seconds")
-        about = (step, prompt_id, body["provider"], body["model"], body["digest"])
-        row = (key, answer["ok"], *about, request, text, _checksum(text), when)
+        names = (step, prompt_id, body["provider"], body["model"], body["digest"])
+        row = (key, answer["ok"], *names, request, text, _checksum(text), when)
         is_new = self._write(_INSERT, row) == 1
         if not answer["ok"]:
             self._write("DELETE FROM claims WHERE key = ?", (key,))  # to be asked again
@@ -427,8 +427,8 @@ class Cassette:
             raise ValueError(problem)
         self.register(body["provider"], body["model"], body["digest"])
         request = json.dumps(body, separators=(",", ":"))
-        about = {name: record[name] for name in ("step", "prompt_id", "recorded_at")}
-        return self.put(key, request, answer, **about)
+        names = {name: record[name] for name in ("step", "prompt_id", "recorded_at")}
+        return self.put(key, request, answer, **names)
 
     def verify(self) -> list[str]:
         """Check the file, every key against its request, every answer against its checksum; list

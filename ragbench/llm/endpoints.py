@@ -66,12 +66,12 @@ class Endpoint:
     pinned_digest : of the weights, as the user says.
     secrets : strings that no message may show.
 
-    What one `ask` finds out about the server: ``found`` (the digest of the weights), ``dead`` (why
+    What one `ask` finds out about the server: ``digest`` (of the weights), ``dead`` (why
     it is not asked any more), ``spoke`` (whether it has said anything), ``answered`` (whether its
     model has), ``version``, and ``weights`` (number of parameters and quantisation).
     """
 
-    found: str | None = None
+    digest: str | None = None
     dead: CallError | None = None
     spoke = False
     answered = False
@@ -111,18 +111,18 @@ class Endpoint:
     def limit(self, num_predict: int) -> None:
         """Take over the step's bound, if the model can be told of one and names none."""
 
-    def digest(self) -> str:
+    def fetch_digest(self) -> str:
         """Return the digest of the model's weights ("": it has none)."""
         return self.pinned_digest or ""
 
     def meet(self) -> str | None:
         """Ask the server who it is; return the digest, or None: then the endpoint is ``dead``."""
         try:
-            self.found = self.digest()
+            self.digest = self.fetch_digest()
             self.check()
         except Exception as error:
             self.dead = self.named(error)
-        return self.found
+        return self.digest
 
     def check(self) -> None:
         """Take over what the server says of itself and of the model."""
@@ -165,7 +165,7 @@ class Endpoint:
         return {
             "provider": self.provider,
             "model": self.name,
-            "digest": self.found,
+            "digest": self.digest,
             "options": self.options,
             "num_ctx": self.num_ctx,
             "server": f"Ollama {self.version}" if self.version else "",
@@ -175,7 +175,7 @@ class Endpoint:
     def row(self) -> dict[str, Any]:
         """Return what a row says of it."""
         options = {**self.options, **self.options.get("options", {})}
-        digest = self.found
+        digest = self.digest
         if digest == "":
             digest = "not told"
         return {
@@ -256,7 +256,7 @@ class _OllamaEndpoint(Endpoint):
             self.num_predict = num_predict
             self.options["options"]["num_predict"] = num_predict
 
-    def digest(self) -> str:
+    def fetch_digest(self) -> str:
         if self.pinned_digest is not None:
             return self.pinned_digest
         listed = self.server.models()
@@ -379,10 +379,10 @@ class _OpenAIEndpoint(Endpoint):
             options["num_ctx"] = self.num_ctx
         return options
 
-    def digest(self) -> str:
+    def fetch_digest(self) -> str:
         if self._local_server is not None:  # the file's sha256
             return self._local_server.digest(self.pinned_digest)
-        return super().digest()
+        return super().fetch_digest()
 
     def limit(self, num_predict: int) -> None:
         if self.num_predict is None:
@@ -486,7 +486,7 @@ def model_facts(
     ask_server: bool = True,
     num_predict: int | None = None,
 ) -> Endpoint:
-    """Return who a chat model is (a name or an object): its endpoint, with the digest in ``found``.
+    """Return who a chat model is (a name or an object): its endpoint, with the ``digest``.
 
     The server is not asked without ``ask_server``, and where the cassette is in replay mode; then
     the digest is the one on the cassette. ``num_predict``: as in `ragbench.llm.ask`. ModelError
@@ -498,10 +498,10 @@ def model_facts(
     dead = endpoint.dead
     if dead is not None and dead.kind != "down":
         raise dead
-    if endpoint.found is None:
-        endpoint.found = endpoint.pinned_digest
-    if endpoint.found is None and cassette is not None:
-        endpoint.found = cassette.choose_digest(endpoint.provider, endpoint.name)
-    if endpoint.found is None and dead is not None:
+    if endpoint.digest is None:
+        endpoint.digest = endpoint.pinned_digest
+    if endpoint.digest is None and cassette is not None:
+        endpoint.digest = cassette.choose_digest(endpoint.provider, endpoint.name)
+    if endpoint.digest is None and dead is not None:
         raise dead
     return endpoint
