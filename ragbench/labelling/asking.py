@@ -166,6 +166,6 @@ def _texts_schema(field: str, count: int | None = None) -> type[BaseModel]:
         return text.strip()
 
     text: Any = Annotated[str, Field(min_length=1), AfterValidator(not_blank)]
-    sized = Field(min_length=count, max_length=count or MOST_ITEMS)
-    fields: dict[str, Any] = {field: (list[text], sized)}
+    texts = (list[text], Field(min_length=count, max_length=count or MOST_ITEMS))
+    fields: dict[str, Any] = {field: texts}
     return create_model(field.title(), __config__=ConfigDict(extra="forbid"), **fields)

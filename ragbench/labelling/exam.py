@@ -91,11 +91,12 @@ class JudgeExam:
 
     def worst(self, n: int = 3) -> pd.DataFrame:
         """Return, of each measure, the answers that the judge and people grade farthest apart."""
-        miss = (self.grades["grade"] - self.grades["people"]).abs()
-        graded = self.grades.assign(miss=miss).dropna(subset="miss")
+        difference = self.grades["grade"] - self.grades["people"]
+        graded = self.grades.assign(miss=difference.abs())
+        graded = graded.dropna(subset="miss")
         graded = graded.sort_values("miss", ascending=False, kind="stable")
-        columns = ["measure", "question", "answer", "people", "grade", "miss"]
-        return graded.groupby("measure").head(n)[columns]
+        farthest = graded.groupby("measure").head(n)
+        return farthest[["measure", "question", "answer", "people", "grade", "miss"]]
 
 
 def measure_judge(
@@ -442,8 +443,9 @@ def _preferences(pairs: pd.DataFrame) -> pd.DataFrame:
     both = pairs.merge(pairs, on=key, suffixes=("", "_other")).sort_values(key)
     both = both[both["system"] < both["system_other"]]
     person = np.sign(both["grade"] - both["grade_other"])
-    preference = np.sign(both["grade_given"] - both["grade_given_other"])
-    return both.assign(agreement=(1 + person * preference) / 2)[person != 0]
+    grader = np.sign(both["grade_given"] - both["grade_given_other"])
+    agreement = (1 + person * grader) / 2
+    return both.assign(agreement=agreement)[person != 0]
 
 
 def _share(values: pd.Series, groups: pd.Series) -> Interval:
@@ -456,7 +458,8 @@ def _separating(accuracy: Interval, n: int) -> float:
     s^2 = n SE^2, the variance that one answer adds, with what conversations take away.
     """
     error = (accuracy.high - accuracy.low) / (2 * 1.96)
-    return float(np.ceil(2 * n * error**2 * (1.96 + 0.84) ** 2 / _APART**2))
+    variance = n * error**2
+    return float(np.ceil(2 * variance * (1.96 + 0.84) ** 2 / _APART**2))
 
 
 def _of_judge_alone(answers: pd.DataFrame, best: int) -> dict[str, Interval]:

@@ -138,7 +138,8 @@ def grade_items(questions: Sequence[Question], answers: Sequence[Answer]) -> lis
     Source: thesis §2.4 (what its judge was shown).
     """
     items = []
-    for answer, question in zip(answers, questions_of(answers, questions), strict=True):
+    of_answers = questions_of(answers, questions)
+    for answer, question in zip(answers, of_answers, strict=True):
         texts = {"Question": question.text, "True answer": question.answer}
         if question.references:
             texts["Supporting facts"] = "\n".join(question.facts())
@@ -443,10 +444,11 @@ def _check_items(items: Sequence[LabelItem], kind: _LabelKind) -> None:
     ids = {item.id for item in items}
     if not items or len(ids) != len(items):
         raise ConfigError(f"{len(items)} items with {len(ids)} ids", "one or more, an id each")
+    aspects = "none: the kind has its own" if kind.aspects else "one per keypoint"
     for item in items:
+        name = f"item {item.id!r}"
         if len(item.candidates) != kind.candidates:
-            got = f"item {item.id!r} with {len(item.candidates)} candidates"
+            got = f"{name} with {len(item.candidates)} candidates"
             raise ConfigError(got, f"{kind.candidates} for {kind.name}")
         if bool(kind.aspects) == bool(item.aspects):
-            expected = "none: the kind has its own" if kind.aspects else "one per keypoint"
-            raise ConfigError(f"item {item.id!r} with {len(item.aspects)} aspects", expected)
+            raise ConfigError(f"{name} with {len(item.aspects)} aspects", aspects)

@@ -154,7 +154,7 @@ def _columns(
 def _number_schema(field: str, numbers: range) -> type[BaseModel]:
     # Some servers' grammars pass over bounds of whole numbers but keep to an enumeration. The type
     # stays int, since pydantic's Literal would take JSON's true for 1.
-    bounds = {"ge": numbers[0], "le": numbers[-1]}
-    bounded = Field(**bounds, json_schema_extra={"enum": list(numbers)})
-    fields: dict[str, Any] = {field: (int, bounded)}
+    listed = {"enum": list(numbers)}
+    number = (int, Field(ge=numbers[0], le=numbers[-1], json_schema_extra=listed))
+    fields: dict[str, Any] = {field: number}
     return create_model(field.title(), __config__=ConfigDict(extra="forbid"), **fields)

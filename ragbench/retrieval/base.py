@@ -101,10 +101,11 @@ class Retriever(BaseRetriever):
         if not queries:
             return []
         hits = self._search(queries, int(k))
-        if not isinstance(hits, list) or len(hits) != len(queries) or max(map(len, hits)) > k:
+        is_list = isinstance(hits, list) and len(hits) == len(queries)
+        if not is_list or max(map(len, hits)) > k:
             got = f"{type(self).__name__}._search returned {hits!r:.120}"
-            do = "return self.best(scores, k), or lists of Hit"
-            raise DataError(got, f"a list of {len(queries)} lists, each of at most {k} Hit", do)
+            expected = f"a list of {len(queries)} lists, each of at most {k} Hit"
+            raise DataError(got, expected, "return self.best(scores, k), or lists of Hit")
         return hits
 
     @abstractmethod
@@ -194,12 +195,13 @@ class Index(Retriever):
         """Return what ``_search`` has to return, from scores of shape (queries, chunks), in the
         order of ``chunks``.
         """
+        n = len(self._chunks)
         hits = []
         for row in scores:
             row = np.asarray(row, float)
-            if row.shape != (len(self._chunks),) or np.isnan(row).any():
+            if row.shape != (n,) or np.isnan(row).any():
                 got = f"{type(self).__name__} gave scores of shape {row.shape}, or one that is NaN"
-                expected = f"a number for each of {len(self._chunks)} chunks"
+                expected = f"a number for each of {n} chunks"
                 raise DataError(got, expected, "score every chunk, with 0 for no hit")
             best_first = np.argsort(-row, kind="stable")
             places = best_first[row[best_first] != 0][:k]

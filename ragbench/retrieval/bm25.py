@@ -166,7 +166,8 @@ class BM25(Index):
         search = partial(self._search_part, weighted, k, size)
         starts = range(0, len(queries), size)
         with ThreadPoolExecutor(min(len(starts), cores())) as pool:
-            return list(itertools.chain.from_iterable(pool.map(search, starts)))
+            parts = pool.map(search, starts)
+            return list(itertools.chain.from_iterable(parts))
 
     def _weighted(self, queries: list[str]) -> _WeightedTerms:
         terms: list[int] = []
@@ -177,11 +178,13 @@ class BM25(Index):
             terms += counted
             factors += by_repetition
             bounds.append(len(terms))
-        weights = self._idf[np.array(terms, np.int32)] * np.array(factors)
+        term = np.array(terms, np.int32)
+        weight = self._idf[term] * np.array(factors)
         sizes = np.diff(bounds)
         query = np.repeat(np.arange(len(queries)), sizes)
-        lightest = np.lexsort((weights, query)) - np.repeat(bounds[:-1], sizes)
-        return _WeightedTerms(np.array(bounds), np.array(terms, np.int32), weights, lightest)
+        query_start = np.repeat(bounds[:-1], sizes)
+        lightest = np.lexsort((weight, query)) - query_start
+        return _WeightedTerms(np.array(bounds), term, weight, lightest)
 
     def _query_terms(self, queries: list[str]) -> list[list[int]]:
         """Return the terms of each query that the chunks have, in their order."""
@@ -199,8 +202,9 @@ class BM25(Index):
         """Return a query's terms, and by what each is multiplied for its repetitions."""
         if self.variant == "lucene":
             return terms, [1.0] * len(terms)
-        counts = Counter(terms)
-        return list(counts), [(_K3 + 1) * qtf / (_K3 + qtf) for qtf in counts.values()]
+        qtf_of = Counter(terms)
+        factors = [(_K3 + 1) * qtf / (_K3 + qtf) for qtf in qtf_of.values()]
+        return list(qtf_of), factors
 
     def _search_part(
         self, weighted: _WeightedTerms, k: int, size: int, first: int

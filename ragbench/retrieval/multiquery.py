@@ -147,10 +147,11 @@ class llm_decomposer:  # noqa: N801 (called as a function is)
         lists = []
         failures = []
         for question, reply in zip(questions, replies, strict=True):
-            lists.append(_parse_queries(reply.text))
+            derived = _parse_queries(reply.text)
+            lists.append(derived)
             if not reply.ok:
                 failures.append(f"{question!r} failed: {reply.error}")
-            elif not lists[-1]:
+            elif not derived:
                 failures.append(f"{question!r} holds no question: {reply.text!r}")
         if failures:
             count = f"{len(failures)} of {len(questions)} questions got no derived questions"

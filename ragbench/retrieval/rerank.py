@@ -14,6 +14,7 @@ anything is moved.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections import defaultdict
@@ -71,17 +72,18 @@ class Hybrid(Retriever):
         """Fuse the rankings of one query."""
         chunks: dict[str, Chunk] = {}
         shares: dict[str, list[float]] = defaultdict(list)  # of a chunk's score
-        for hits in rankings:
-            for hit in hits:
-                chunk = hit.chunk
-                if chunks.setdefault(chunk.id, chunk).text != chunk.text:
-                    got = f"two chunks share the id {chunk.id!r} but not their text"
-                    do = "build all retrievers from one list of chunks"
-                    raise DataError(got, "retrievers over the same chunks", do)
-                shares[chunk.id].append(1 / (self.constant + hit.rank))
+        for hit in itertools.chain.from_iterable(rankings):
+            chunk = hit.chunk
+            known = chunks.setdefault(chunk.id, chunk)
+            if known.text != chunk.text:
+                got = f"two chunks share the id {chunk.id!r} but not their text"
+                do = "build all retrievers from one list of chunks"
+                raise DataError(got, "retrievers over the same chunks", do)
+            shares[chunk.id].append(1 / (self.constant + hit.rank))
         # fsum: equal shares in another order must tie, so that the id decides.
         scored = [(-math.fsum(shares[name]), name) for name in chunks]
-        return ranked((chunks[name], -score) for score, name in sorted(scored)[:k])
+        best = sorted(scored)[:k]
+        return ranked((chunks[name], -score) for score, name in best)
 
 
 def reorder(items: Sequence[T], order: str = "published") -> list[T]:

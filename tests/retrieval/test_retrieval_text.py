@@ -78,6 +78,15 @@ def test_a_language_adds_its_stemmer():
     assert len(set(TOKENIZERS["french"]("continuer continuait"))) == 1
     assert TOKENIZERS["english"]("running runs") == ["run", "run"]
     assert TOKENIZERS["chinese"]("中文信") == ["中文", "文信"]
+    porter = Tokenizer("porter", stemmer="porter")
+    assert porter("s cats") == ["cat"]  # it leaves nothing of "s"
+
+
+def test_a_function_is_a_tokenizer_under_its_own_name():
+    own = get_tokenizer(str.split)
+    assert (own.name, own("Red  fox")) == ("str.split", ["Red", "fox"])
+    assert get_tokenizer(own) is own
+    assert own.terms(["", "a"]) == ["", "a"]
 
 
 SENTENCES = {
