@@ -167,6 +167,17 @@ def test_facts_that_the_model_leaves_out_are_lost_and_too_many_reject_the_docume
     ]
 
 
+def test_a_document_lacks_no_section_that_has_values_and_has_no_other(script, writer):
+    script.on("Section: Results", section_text)
+    script.on("Section: Events", "")
+    assert datagen.write_documents(writer, SCHEMA, [TARN]) == []
+    assert reasons(writer) == [("finance-01/Events", "no readable reply")]
+    of_results = ("company", "revenue", "net_profit", "cause")
+    partial = replace(TARN, values={name: TARN.values[name] for name in of_results})
+    (document,) = datagen.write_documents(writer, SCHEMA, [partial])
+    assert list(document.sections) == ["Results"]
+
+
 # Questions
 
 
