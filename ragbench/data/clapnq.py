@@ -38,9 +38,8 @@ def load_clapnq(path: str | Path | None = None) -> Dataset:
     paragraphs = Paragraphs()
     questions = []
     excluded = []
-    for question in each_record(
-        file, read_jsonl(file), lambda row, where: _question(row, paragraphs)
-    ):
+    rows = read_jsonl(file)
+    for question in each_record(file, rows, lambda row, where: _question(row, paragraphs)):
         if question.answer:
             questions.append(question)
         else:

@@ -150,9 +150,10 @@ def _check_texts(path: Path, texts: list[str]) -> None:
 
 def _check_size(path: Path, raw: bytes) -> None:
     """Refuse a part of a file with too many bytes or elements."""
+    size = len(raw)
     tags = raw.count(b"<") - raw.count(b"</")
-    if len(raw) > _MAX_BYTES or tags > _MAX_TAGS:
-        got = f"{path} has a part of {len(raw):,} bytes and {tags:,} elements"
+    if size > _MAX_BYTES or tags > _MAX_TAGS:
+        got = f"{path} has a part of {size:,} bytes and {tags:,} elements"
         expected = f"at most {_MAX_TAGS:,} elements and {_MAX_BYTES:,} bytes"
         raise DataError(got, expected, "split it into several files")
 
@@ -187,7 +188,8 @@ def _pdf_pages(path: Path) -> list[str]:
     for page in reader.pages:
         text = page.extract_text(visitor_operand_before=count)
         # a half of a surrogate pair could not be written again
-        texts.append(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+        raw = text.encode("utf-16", "surrogatepass")
+        texts.append(raw.decode("utf-16", "replace"))
     count()  # pypdf goes on after an error within a form
     return texts
 

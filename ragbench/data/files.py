@@ -74,8 +74,9 @@ def read_text(path: str | Path) -> str:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before = raw[: error.start].count(b"\n")
-        got = f"{path}, line {before + 1}: byte 0x{raw[error.start]:02x} is not UTF-8"
+        line = raw[: error.start].count(b"\n") + 1
+        byte = raw[error.start]
+        got = f"{path}, line {line}: byte 0x{byte:02x} is not UTF-8"
         do = "in Excel: File, Save as, CSV UTF-8; in an editor: Save as, encoding UTF-8"
         raise DataError(got, "text in UTF-8", do) from None
     if not text.strip("\0 \r\n\t"):

@@ -187,8 +187,8 @@ def read_ragchecker(source: Any, where: str = "the data") -> RagResults:
         source = read_json(source)
     add = 'write {"results": [...]}, or check that this is RAGChecker\'s file'
     whole = as_record(_File, source, where, add)
-    rows = ((f"results[{place}]", row) for place, row in enumerate(whole.results))
-    results = each_record(where, rows, _result, lambda result: str(result.id))
+    rows = [(f"results[{place}]", row) for place, row in enumerate(whole.results)]
+    results = each_record(where, rows, _result, once=lambda result: str(result.id))
     return RagResults(tuple(results), whole.metrics)
 
 

@@ -41,7 +41,8 @@ def load_beir(folder: str | Path, split: str = "test") -> Dataset:
     pages = _texts(folder / "corpus.jsonl")
     queries = _texts(folder / "queries.jsonl")
     judged: dict[str, dict[str, int]] = defaultdict(dict)
-    for judgement in _judgements(folder / "qrels" / f"{split}.tsv", queries, pages):
+    path = folder / "qrels" / f"{split}.tsv"
+    for judgement in _judgements(path, queries, pages):
         judged[judgement.query][judgement.document] = judgement.gain
     questions = []
     for name, gains in judged.items():
@@ -127,7 +128,8 @@ def write_trec_run(
             lines.append(" ".join(map(_trec_cell, cells)))
     path = Path(path).expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
     return path
 
 

@@ -188,7 +188,9 @@ def _plain(value: Any) -> Any:
         value = value.tolist()
     if isinstance(value, tuple | set | frozenset):
         return list(value)
-    return None if is_missing(value) else value
+    if is_missing(value):
+        return None
+    return value
 
 
 def _frame_of_columns(columns: Mapping[str, Any], name: str) -> pd.DataFrame:
@@ -242,7 +244,8 @@ def _result_row(result: RagResult) -> dict:
 
 
 def _read_file(path: Path) -> Table:
-    ending = Path(path.name.removesuffix(".gz")).suffix.lower()
+    unpacked = Path(path.name.removesuffix(".gz"))
+    ending = unpacked.suffix.lower()
     if ending == ".json":
         return Table.of(read_json(path), str(path))
     if ending == ".parquet":
@@ -254,7 +257,8 @@ def _read_file(path: Path) -> Table:
     if not path.exists():
         got = f"there is no file or folder {path.absolute()}"
         raise DataError(got, "an existing one", "check the path")
-    error = unknown("kind of file", ending or path.name, [*_READERS, ".parquet", ".json"])
+    known = [*_READERS, ".parquet", ".json"]
+    error = unknown("kind of file", ending or path.name, known)
     do = "save it as CSV: in Excel or LibreOffice File, Save as, CSV UTF-8"
     raise ConfigError(error.got, error.expected, do)
 

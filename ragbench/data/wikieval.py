@@ -59,8 +59,10 @@ def load_wikieval(path: str | Path | None = None) -> pd.DataFrame:
     """
     do = "set RAGBENCH_DATA, or pass WikiEval as JSON lines"
     file = shared_file(path, "wikieval", "wikieval.jsonl", name="WikiEval", do=do)
-    rows = pd.DataFrame(each_record(file, read_jsonl(file), _row, None))
-    rows.insert(0, "id", [f"wikieval-{number + 1:02d}" for number in rows.index])
+    records = each_record(file, read_jsonl(file), _row, None)
+    rows = pd.DataFrame(records)
+    ids = [f"wikieval-{number + 1:02d}" for number in rows.index]
+    rows.insert(0, "id", ids)
     return rows
 
 

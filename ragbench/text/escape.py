@@ -39,7 +39,8 @@ def in_latex(text: str) -> str:
 def in_markdown(text: str) -> str:
     """Escape for one line of Markdown (Pandoc's too), or a cell of its tables."""
     special = r"([\\|*<`~^$]|\](?=[(\[])|(?<!\w)[_@]|_(?!\w)|&(?=#?\w+;)|^[#>])"
-    return re.sub(special, r"\\\1", re.sub(r"\s+", " ", text))
+    line = re.sub(r"\s+", " ", text)
+    return re.sub(special, r"\\\1", line)
 
 
 def in_csv(frame: pd.DataFrame) -> pd.DataFrame:

@@ -56,12 +56,16 @@ def language_of(texts: Iterable[str]) -> str | None:
     >>> language_of(["Wer gründete die Mühle?"])
     'german'
     """
-    counts = Counter(word for text in texts for word in _WORD.findall(text.casefold()))
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(_WORD.findall(text.casefold()))
     unspaced = _total(counts, ANY_UNSPACED)
     words = counts.total() - unspaced
     if unspaced <= 2 * words:  # a word of these scripts has about two characters
         return _by_function_words(counts, words)
-    if 2 * _total(counts, HAN) > unspaced and _total(counts, KANA) < _LEAST_KANA * unspaced:
+    han = _total(counts, HAN)
+    kana = _total(counts, KANA)
+    if 2 * han > unspaced and kana < _LEAST_KANA * unspaced:
         return "chinese"
     return None
 

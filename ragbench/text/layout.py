@@ -119,7 +119,8 @@ def comparable(
     """
     if not is_normalised:
         return list(facts), Normalised(text)
-    return [normalise(fact, facts).text.strip() for fact in facts], normalise(text, facts)
+    comparable_facts = [normalise(fact, facts).text.strip() for fact in facts]
+    return comparable_facts, normalise(text, facts)
 
 
 def holders(facts: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
@@ -249,7 +250,8 @@ def _attaches(character: str) -> bool:
     vowel or final.
     """
     first = unicodedata.normalize("NFD", character)[0]
-    return unicodedata.category(first)[0] == "M" or "\u1160" <= first <= "\u11ff"
+    is_mark = unicodedata.category(first).startswith("M")
+    return is_mark or "\u1160" <= first <= "\u11ff"
 
 
 def _divisions(text: str, facts: Iterable[str]) -> Iterator[_Edit]:

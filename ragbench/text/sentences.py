@@ -141,7 +141,8 @@ def sentence_spans(text: str, profile: str, min_chars: int = 0) -> list[Span]:
             spans.append((start, gap.start()))
             start = gap.end()
     spans.append((start, len(text)))
-    return _merged([span for span in spans if rule.holds.search(text, *span)], min_chars)
+    sentences = [span for span in spans if rule.holds.search(text, *span)]
+    return _merged(sentences, min_chars)
 
 
 def _merged(spans: Sequence[Span], min_chars: int) -> list[Span]:
@@ -168,4 +169,5 @@ def split_sentences(text: str, profile: str) -> tuple[str, ...]:
     >>> split_sentences("Dr. Moll came. He left.", "claims")
     ('Dr. Moll came.', 'He left.')
     """
-    return tuple(text[start:end].strip() for start, end in sentence_spans(text, profile))
+    spans = sentence_spans(text, profile)
+    return tuple(text[start:end].strip() for start, end in spans)

@@ -77,7 +77,8 @@ def minilm_version() -> str:
     digests = {name: known_sha256(folder / name) for name in _PUBLISHED}
     if digests == _PUBLISHED:
         return ""
-    return hashlib.sha256("".join(digests.values()).encode()).hexdigest()[:12]
+    both = "".join(digests.values()).encode()
+    return hashlib.sha256(both).hexdigest()[:12]
 
 
 @functools.lru_cache(maxsize=1)
@@ -184,7 +185,8 @@ class TokenOffsets:
         new = [text for text in dict.fromkeys(texts) if text not in self._ends]
         for start in range(0, len(new), _BATCH):
             batch = new[start : start + _BATCH]
-            for text, ends in zip(batch, self._tokenise(batch), strict=True):
+            tokenised = zip(batch, self._tokenise(batch), strict=True)
+            for text, ends in tokenised:
                 offsets = np.fromiter(ends, np.int64)
                 # A normaliser that drops characters may leave offsets that step back; a prefix
                 # never does.
@@ -241,8 +243,9 @@ def _adds_up(spec: dict[str, Any]) -> bool:
     """Tell whether a space always separates tokens and belongs to none (BERT): then chunks count as
     they are.
     """
-    glued = any(token["lstrip"] or token["rstrip"] for token in spec.get("added_tokens", []))
-    return not glued and (spec.get("pre_tokenizer") or {}).get("type") == "BertPreTokenizer"
+    is_glued = any(token["lstrip"] or token["rstrip"] for token in spec.get("added_tokens", []))
+    splitter = spec.get("pre_tokenizer") or {}
+    return not is_glued and splitter.get("type") == "BertPreTokenizer"
 
 
 def as_cutoffs(cutoffs: Sequence[int]) -> np.ndarray:
@@ -280,8 +283,10 @@ def joined_cutoffs(
     if isinstance(chunk_texts, str):
         raise DataError("chunk_texts is one text", "a list", "put a single one into a list: [text]")
     values = as_cutoffs(cutoffs)
-    length = sum(map(len, chunk_texts)) + max(len(chunk_texts) - 1, 0)
-    ends = TokenOffsets.of(tokenizer).joined_ends(chunk_texts, int(values.max()))
+    blanks = max(len(chunk_texts) - 1, 0)
+    length = sum(map(len, chunk_texts)) + blanks
+    offsets = TokenOffsets.of(tokenizer)
+    ends = offsets.joined_ends(chunk_texts, int(values.max()))
     if begin_token:
         values = np.maximum(values - 1, 0)
     positions = np.append(0, ends)[np.minimum(values, ends.size)]
@@ -290,4 +295,5 @@ def joined_cutoffs(
 
 def truncate(text: str, n_tokens: int, tokenizer: Any = None, begin_token: bool = False) -> str:
     """C_N: the text up to the end of its ``n_tokens``-th token."""
-    return text[: joined_cutoffs([text], [n_tokens], tokenizer, begin_token)[0]]
+    (position,) = joined_cutoffs([text], [n_tokens], tokenizer, begin_token)
+    return text[:position]

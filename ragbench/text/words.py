@@ -43,4 +43,5 @@ def stems(text: str) -> list[str]:
     >>> stems("Ada's mills")
     ['ada', 'mill']
     """
-    return [stem for word in _WORD.findall(text.lower()) if (stem := _stem(word))]
+    words = _WORD.findall(text.lower())
+    return [stem for stem in map(_stem, words) if stem]
