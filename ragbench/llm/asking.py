@@ -163,14 +163,14 @@ def _tasks(prompts: Any, schema: Any, ids: Any) -> list[_Task]:
             raise ConfigError(got, "one per prompt", f"check {name}")
     tasks = []
     for prompt, form, name in zip(prompts, schemas, ids, strict=True):
-        _check_schema(form)
+        if form is not None:
+            _check_schema(form)
         tasks.append(_Task(str(name), as_messages(prompt), form))
     return tasks
 
 
 def _check_schema(schema: Any) -> None:
-    is_model = isinstance(schema, type) and hasattr(schema, "model_json_schema")
-    if schema is not None and not is_model:
+    if not (isinstance(schema, type) and hasattr(schema, "model_json_schema")):
         right = "a pydantic BaseModel class (or one per prompt)"
         raise ConfigError(f"schema {schema!r}", right, "write class Verdict(BaseModel): ...")
 
