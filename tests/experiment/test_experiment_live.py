@@ -204,6 +204,8 @@ def test_a_plan_counts_a_recorded_answer_once_however_many_judges_there_are(tmp_
     plan = live(tmp_path, server, judge=judges).plan()
     assert (plan["generation"].cached, plan["generation"].calls) == (6, 6)
     assert plan["grading"].cached == plan["grading"].calls
+    changed = live(tmp_path, server, judge=judges, N=(0, 5, 20)).plan()
+    assert (changed["generation"].cached, changed["generation"].calls) == (4, 6)
 
 
 def test_a_bar_moves_with_each_reply_while_a_block_is_under_way(tmp_path, server, capsys):
