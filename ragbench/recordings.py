@@ -270,10 +270,10 @@ def grid_experiment(
     """
     check_known("grid", [grid], GRIDS)
     plan = GRIDS[grid]
-    asked = plan.order()[: plan.questions]
+    planned = plan.order()[: plan.questions]
     if questions is not None:
-        asked = [question for question in asked if question.id in questions]
-    data = replace(load_minihop(), questions=tuple(asked))
+        planned = [question for question in planned if question.id in questions]
+    data = replace(load_minihop(), questions=tuple(planned))
     options = {
         "data": {"minihop": data},
         "match": "exact",

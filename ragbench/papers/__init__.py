@@ -25,7 +25,7 @@ PAPERS = {
     "ragas": "Es et al. 2023, RAGAS",
     "rageval": "Zhu et al. 2024, RAGEval",
 }
-_OFFERED = "PAPERS begin_ledger cells counts ledger published record summary"
+_OFFERED = "PAPERS begin_ledger counts ledger published record summary"
 __getattr__, __dir__ = lazy(__name__, {}, [*modules(__path__), *_OFFERED.split()])
 KEY = ["paper", "item", "row", "column"]
 COLUMNS = [*KEY, "published", "recorded", "recorded_by", "ours", "ours_by", "n", "unscored", "note"]
@@ -69,37 +69,14 @@ def published(paper: str, item: str) -> pd.DataFrame:
     return frame
 
 
-def cells(
-    table: pd.DataFrame, row: str, column: str | Sequence[str], value: str | None = None
-) -> pd.DataFrame:
-    """Lay a table of results, with n and unscored, out as cells for `record`.
-
-    ``row`` and ``column`` name the cells, ``value`` the numbers; without it ``column`` lists the
-    columns of numbers.
-
-    >>> wide = pd.DataFrame({"N": [100], "grade 1": [1], "grade 5": [3], "n": [4], "unscored": [1]})
-    >>> cells(wide, "N", ["grade 1", "grade 5"])[["row", "column", "value",
-    "n"]].to_numpy().tolist() [[100, 'grade 1', 1, 4], [100, 'grade 5', 3, 4]]
-    """
-    counts = ["n", "unscored"]
-    if value is None:
-        names = {"var_name": "column", "value_name": "value"}
-        long = table.melt([row, *counts], list(column), **names)
-    else:
-        long = table[[row, column, value, *counts]]
-        long = long.rename(columns={column: "column", value: "value"})
-    return long.rename(columns={row: "row"}).reset_index(drop=True)
-
-
 def record(paper: str, item: str, cells: pd.DataFrame, *, by: str, recorded: bool = False) -> Path:
     """Hand in measured cells of one item; an earlier measurement by the same ``by`` is replaced.
 
     Parameters
     ----------
     paper, item : as in `published`; an item the paper does not have is kept too.
-    cells : as from `cells`: columns row, column, value, and optionally n (questions scored),
-        unscored, note. A value of NaN says that it could not be measured; its note says which
-        command and model would.
+    cells : columns row, column, value, and optionally n (questions scored), unscored, note. A value
+        of NaN says that it could not be measured; its note says which command and model would.
     by : what produced the numbers: data set, retriever, generator, judge.
     recorded : True for numbers computed from outputs that somebody else's models produced, and for
         arithmetic on printed numbers, whose ``by`` begins with ``"identity: "``.

@@ -329,9 +329,7 @@ def test_rows_become_cells_of_the_published_table(tmp_path, monkeypatch):
     assert table[["source", "dimension", "agreement", "n", "unscored"]].to_numpy().tolist() == [
         ["made", "answer relevance", 0.75, 2, 1]
     ]
-    cells = papers.cells(
-        table.assign(source="RAGAS (construction)"), "source", "dimension", "agreement"
-    )
+    cells = table.assign(source="RAGAS (construction)").rename(columns=BOOK.AS_CELLS)
     papers.record("ragas", "Table 1", cells.assign(note=BOOK.NOTE), by="a test")
     row = papers.ledger("ragas", "Table 1").query("ours_by == 'a test'").iloc[0]
     # Agreement with the construction never stands in the paper's row, which is agreement with

@@ -14,7 +14,6 @@ from experiment_parts import Copier
 from fake_ollama import FakeOllama
 from notebook_parts import parts
 
-from ragbench import papers
 from ragbench.chunking import semantic_chunks
 from ragbench.data import load_dataset, load_minihop
 from ragbench.embedding import make_embedder
@@ -173,9 +172,7 @@ def test_shares_are_of_the_scored_answers_and_count_the_unscored():
     assert table.loc["A", ["grade 1", "grade 5", "n", "unscored"]].tolist() == [1 / 3, 2 / 3, 3, 1]
     assert math.isnan(table.loc["B", "grade 5"])
     assert table.loc["B", "unscored"] == 1
-    cells = papers.cells(table.reset_index(), "system", GRADE_COLUMNS)
-    assert cells[(cells["row"] == "A") & (cells["column"] == "grade 5")]["value"].item() == 2 / 3
-    assert len(cells) == 10
+    assert table[[*GRADE_COLUMNS]].shape == (2, 5)
 
 
 def towns_model(request):

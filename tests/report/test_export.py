@@ -246,6 +246,21 @@ def test_a_test_of_retrieval_stands_once_however_many_prompts_and_judges_there_a
     assert prompts.finding.startswith("generator, prompt: x against y: ")
 
 
+def test_the_finding_names_the_value_that_is_ahead():
+    questions = [f"q{number}" for number in range(12)]
+    parts = [
+        pd.DataFrame({"question_id": questions, "retriever": name, "ir_score": score})
+        for name, score in (("worse", 0.0), ("better", 1.0))
+    ]
+    cell = {"data": "d", "chunker": "c", "k": 2, "N": 10, "generator": "none", "judge": "none"}
+    rows = pd.concat(parts, ignore_index=True).assign(**cell, answer=None, grade=None)
+    rows["cluster"] = rows["question_id"]
+    table = factor_table(rows, "retriever", "ir_score", "t")
+    assert table.finding == "retriever: worse against better: better higher in 1 of 1"
+    assert table.frame["difference"].tolist() == [-1.0]
+    assert table.caption == f"{table.title}. {table.finding}."
+
+
 def test_questions_that_share_a_document_are_one_cluster_else_those_of_a_topic(tmp_path):
     data = people(4)
     shared = [replace(q, meta={"doc_ids": ["d0"] if i < 2 else [f"d{i}"], "topic": i % 2})
