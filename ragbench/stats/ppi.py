@@ -429,19 +429,14 @@ def _bounds_of_like(sample: _Sample, p: np.ndarray, w: float, cluster: np.ndarra
         half = t * np.sqrt(np.where(variance > 0, variance, np.nan))
         return p - half, p + half, T_CLUSTERS
     n = sample.labelled.sum()
-    options = {"sizes": _label_mass(sample, cluster), "clusters": C}
+    stands_for = sample.inverse_pi[sample.labelled, 0]  # items, by label
+    sizes = np.bincount(cluster[sample.labelled], stands_for)
+    options = {"sizes": sizes, "clusters": C}
     bounds = []
     for share, spread, rarer in zip(np.clip(p, 0, 1), variance, sample.rarer, strict=True):
         bounds.append(share_bounds(share, n, variance=spread, rarer=rarer, **options))
     low, high = np.array(bounds).T
     return low, high, EXACT_CLUSTERS
-
-
-def _label_mass(sample: _Sample, cluster: np.ndarray) -> np.ndarray:
-    """Items that the labels of each cluster stand for, of the clusters with labels."""
-    stands_for = sample.inverse_pi[sample.labelled, 0]
-    mass = np.bincount(cluster[sample.labelled], stands_for)
-    return mass[mass > 0]
 
 
 def _jackknife_variance(sample: _Sample, w: float, cluster: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 from checks import refusals
+from scipy.special import betaincinv
 
 from ragbench.errors import DataError
 from ragbench.stats import ppi_mean, ppi_shares, stratified_draw
@@ -298,6 +299,10 @@ def test_a_count_of_zero_has_an_interval_for_these_items():
     assert (none.estimate, none.low) == (0, 0)
     assert 0.05 < none.high < 0.2
     assert (all_of_them.low, all_of_them.high) == pytest.approx((1 - none.high, 1))
+    # three labels of four, two with the category: Jeffreys' upper bound alone is .97
+    (few,) = ppi_shares([[1], [1], [0], [NAN]], np.zeros((4, 1)), [0] * 4)
+    high = 2 / 3 + 0.25**0.5 * (betaincinv(2.5, 1.5, 0.975) - 2 / 3)
+    assert few.high == pytest.approx(high)
 
 
 def test_intervals_of_rare_categories_hold():

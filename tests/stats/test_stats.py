@@ -149,6 +149,16 @@ def test_equal_values_have_the_exact_interval_of_a_share_or_none():
     assert stats.means(both, "system", "y")["low"].tolist() == pytest.approx([0.692, 0], abs=1e-3)
 
 
+def test_kappa_of_copies_in_groups_has_the_interval_of_the_items():
+    rng = np.random.default_rng(3)
+    a = rng.integers(0, 3, 40)
+    b = np.where(rng.random(40) < 0.7, a, rng.integers(0, 3, 40))
+    alone = stats.kappa(a, b)
+    copies = stats.kappa(np.repeat(a, 4), np.repeat(b, 4), groups=np.repeat(np.arange(40), 4))
+    assert (copies.low, copies.high) == pytest.approx((alone.low, alone.high))
+    assert (copies.n, copies.clusters) == (160, 40)
+
+
 def test_weighted_kappa_takes_the_distance_of_numbers_and_the_order_that_is_given():
     a = list("lmhlmhlm")
     b = list("lmhmmhhm")
