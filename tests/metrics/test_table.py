@@ -1,0 +1,9 @@
+"""Names of numbers in the table of metrics."""
+
+from ragbench.metrics.table import METRICS, Metric, find_numbers
+
+
+def test_a_metric_of_ones_own_keeps_its_name_beside_a_number_of_another(monkeypatch):
+    monkeypatch.setitem(METRICS, "precision", Metric(("answer",), len, "mine"))
+    assert find_numbers("precision") == {"precision": ("precision", "precision")}
+    assert find_numbers("ragchecker")["ragchecker_precision"] == ("ragchecker", "precision")
