@@ -39,6 +39,14 @@ def test_statements_are_judged_one_by_one_against_their_own_context():
     assert len(prompts) == 2
 
 
+def test_the_examples_keep_their_names_in_every_step():
+    with serve(verdicts) as server:
+        ragas = ModelRagas(server.model(), ids=["x1"], **QUIET)
+        assert ragas.verdicts([("a is b",)], ["a is b."]) == [("Yes",)]
+    with pytest.raises(DataError, match=r"context of x1\[1\] is 3"):
+        ragas.sentences(["Q"], [["a", 3]])
+
+
 @pytest.mark.parametrize("n", [1, 3])
 def test_n_questions_come_from_one_call_per_different_answer(n):
     with serve(lambda prompt: {"questions": [f"Q{i}?" for i in range(n)]}) as server:
