@@ -109,6 +109,14 @@ def test_the_share_is_corrected_by_every_second_conversation_and_biases_are_name
     assert row["separating"] == math.ceil(2 * 8 * error**2 * 2.8**2 / 0.01)
 
 
+def test_the_correction_looks_at_the_first_conversation_and_every_second_after_it():
+    truth = dict.fromkeys([(name, "s") for name in "abcdefgh"], (4, 4))
+    truth["c", "s"] = truth["h", "s"] = (1, 1)
+    graded = judged(truth, [4, 4, 4, 3, 4, 4, 2, 1])  # right of h, which is not looked at
+    row = exam_report(graded, people(truth, ("a",) * 8)).table.set_index("grader").loc["the judge"]
+    assert row["rogan_gladen"] == pytest.approx((5 / 8 - 1) / (2 / 3 - 1))
+
+
 def test_grades_without_their_columns_are_refused():
     with pytest.raises(DataError, match="measure"):
         exam_report(pd.DataFrame({"question_id": ["p"], "system": ["s"], "grade": [4]}))

@@ -109,6 +109,12 @@ def test_an_unreadable_extraction_is_none_and_logged(bad, caplog):
     assert "claims: 1 of 2 prompts failed (unusable). First (t2)" in caplog.text
 
 
+def test_a_prompt_of_several_examples_has_the_name_of_the_first(caplog):
+    with saying("Hm.", lambda prompt: True) as server:
+        extract_claims(server.model(), ["odd", "odd"], ids=["t1", "t2"], **QUIET)
+    assert "claims: 1 of 1 prompts failed (unusable). First (t1)" in caplog.text
+
+
 @pytest.mark.parametrize(
     "short", ["James Augustus Grant", "yes", "19 June 1964.", "The Feast of the Gods", "一八六七年"]
 )
