@@ -413,3 +413,10 @@ def test_whatever_fails_beside_the_label_the_form_shows_the_item_that_the_next_k
     button(form, "4").click()
     assert form.session.item.texts["Question"] in form._item.value
     assert "No agreement shown" in form._agreement.value
+
+
+def test_the_next_open_item_is_looked_for_from_the_start_again(tmp_path):
+    session = session_of(grade_items(3), "grade", tmp_path, seed=None)
+    session.go(2)
+    session.press("4")
+    assert session.position == 0
