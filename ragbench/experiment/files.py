@@ -68,7 +68,7 @@ def read_experiment(path: Path, keys: Collection[str]) -> dict[str, Any]:
         raise ConfigError(
             got=f"{place}: {problem}",
             expected="YAML of plain values",
-            do="mend that line",
+            do="correct that line",
         ) from None
     if not isinstance(settings, dict):
         raise ConfigError(

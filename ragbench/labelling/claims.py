@@ -268,7 +268,7 @@ def _checked_by(checker: Any, claims: list[Claim], texts: list[str]) -> np.ndarr
     if labels.shape != shape:
         got = f"labels of {checker!r} of shape {labels.shape}"
         expected = f"shape {shape}: a row per claim, a column per text"
-        raise ConfigError(got, expected, "mend its check_many; do not pad the labels")
+        raise ConfigError(got, expected, "correct its check_many; do not pad the labels")
     return labels
 
 

@@ -1,6 +1,6 @@
 """What could have gone wrong in silence behind a table: counted, with what it could do to the mean.
 
-An audit never mends anything and never calls a model: it reads what the rows say of themselves.
+An audit changes nothing and never calls a model: it reads what the rows say of themselves.
 
 Reading order: ``audit_rows`` (any data frame) -> ``_Part`` (one table and its checks) -> ``audit``
 (an experiment) -> ``render``.

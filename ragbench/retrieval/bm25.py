@@ -93,7 +93,7 @@ class BM25(Index):
         check_known("BM25 variant", [variant], _VARIANTS)
         if tokenizer is None:
             tokenizer = _VARIANTS[variant]
-        get_tokenizer(tokenizer)  # a wrong name is told before the chunks are looked at
+        get_tokenizer(tokenizer)  # a wrong name is said before the chunks are looked at
         super().__init__(chunks, k1=k1, b=b, variant=variant, title=title, k=k)
         self._tokenizer = get_tokenizer(tokenizer, self.texts)
         self._build()

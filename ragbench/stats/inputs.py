@@ -16,8 +16,8 @@ TAIL = (1 - 0.95) / 2  # below an interval, and above it
 
 
 def as_list(values: Any, name: str, kind: type = str) -> list[Any]:
-    """Return a list of texts (or of another kind); DataError for a single text, no list, or a
-    stranger in it.
+    """Return a list of texts (or of another kind); DataError for a single text, no list, or
+    anything else in it.
     """
     got = ""
     if isinstance(values, str):

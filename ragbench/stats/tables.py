@@ -184,7 +184,7 @@ def _with_measures(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
 def _together(rows: pd.DataFrame, groups: str | None) -> pd.Series | None:
     """Return what rows belong together by: a column, or their question; None: each row alone.
 
-    A question is told by data set and question_id, or by its text; None without either.
+    A question is named by data set and question_id, or by its text; None without either.
     """
     if groups is None:
         return None

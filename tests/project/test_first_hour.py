@@ -96,7 +96,7 @@ def told(call, capsys) -> str:
 MISTAKES = [
     ("run none.yaml", "there is no file none.yaml", "the folder holds", "check the path"),
     ("run nothing", "there is no file nothing/experiment.yaml", "check the path"),
-    ("run half.yaml", "half.yaml", "line", "mend"),
+    ("run half.yaml", "half.yaml", "line", "correct"),
     ("plan list.yaml", "list.yaml", "list", "name and data"),
     ("rum experiment.yaml", "invalid choice: 'rum'", "'run'"),
     ("plan list.yaml --verbose", "unrecognized arguments: --verbose"),
