@@ -2,8 +2,8 @@
 Chinese by its script.
 
 A table, not a model: good enough to choose a stemmer or the language of a stock sentence, wrong for
-a text of a few words. Other languages are not named. Mixed texts count as the language most of their
-words are in.
+a text of a few words. Other languages are not named. Mixed texts count as the language that
+most of their words are in.
 """
 
 from __future__ import annotations
