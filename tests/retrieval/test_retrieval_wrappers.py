@@ -340,6 +340,10 @@ def test_documents_of_langchain_are_found_again_by_id_then_by_text_each_once():
     assert [hit.chunk.id for hit in found.search(["?"], 9)[0]] == ["c2", "c1", "c5"]
     assert [hit.rank for hit in found.search(["?"], 2)[0]] == [1, 2]
     assert FromLangChain(answering(), CHUNKS, label="x").search(["?"], 3) == [[]]
+    twins = [Chunk(name, "same", "d") for name in ("b", "a")]
+    assert ids(
+        FromLangChain(answering(Document("same")), twins, label="x").search(["?"], 9)[0]
+    ) == ["a"]
     with pytest.raises(DataError, match="x found a text that is none of the chunks: 'pink pig'"):
         FromLangChain(answering(Document("pink pig")), CHUNKS, label="x").search(["?"], 3)
 
