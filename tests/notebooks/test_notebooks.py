@@ -277,6 +277,19 @@ def test_notebooks_of_a_paper_run_in_order_and_publishing_writes_in_place(monkey
     assert lines[-1].endswith("all done")
 
 
+def test_published_notebooks_of_one_paper_share_a_process_in_their_order(monkeypatch):
+    ran = []
+
+    def execute(path, parameters, out, kernel):
+        ran.append((path, kernel))
+        time.sleep(0.05)  # a second lane would take one meanwhile
+
+    monkeypatch.setattr(notebooks, "execute", execute)
+    run_all("thesis", publish=True)
+    assert [path for path, _ in ran] == find("thesis")
+    assert len({kernel for _, kernel in ran}) == 1
+
+
 def notebook(path, *cells):
     """Write a notebook; a text is a code cell."""
     nbformat.write(
