@@ -651,7 +651,7 @@ def _ragas(rows: pd.DataFrame, source: _LabelSource, cassette: Any) -> list[Any]
     answers = rows["answer"].tolist()
     contexts = rows["context"].tolist()
     scores = {
-        "faithfulness": model.faithfulness(answers, contexts),
+        "faithfulness": model.faithfulness(questions, answers, contexts),
         "answer_relevance": model.answer_relevance(questions, answers),
         "context_relevance": model.context_relevance(questions, contexts),
     }

@@ -190,6 +190,16 @@ def test_a_scored_table_with_labels_is_scored_again_from_a_file(tmp_path, ending
     assert inspector.metrics["precision"] == 0.0
 
 
+def test_ragas_makes_statements_with_the_question_in_view():
+    rows = [row | {"id": f"{n}"} for n, row in enumerate(ROWS)]
+    with FakeOllama(reply=reply) as server:
+        score(rows, ["ragas"], server.model(), progress=False)
+    prompts = [call.body["messages"][0]["content"] for call in server.calls]
+    statements = [prompt for prompt in prompts if "simple statements" in prompt]
+    assert len(statements) == len(ROWS)
+    assert all(f"\nQuestion: {ROWS[0]['question']}\n" in prompt for prompt in statements)
+
+
 def test_a_grading_prompt_of_ones_own_has_its_own_scale(tmp_path, monkeypatch):
     prompt = tmp_path / "mine.txt"
     lines = "".join(f"{grade}: {grade} of 3\n" for grade in range(4))

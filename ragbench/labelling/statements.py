@@ -135,16 +135,13 @@ class ModelRagas:
 
     def faithfulness(
         self,
+        questions: Sequence[str],
         answers: Sequence[str],
         contexts: Sequence[Context],
-        questions: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """Score how far contexts back answers: statements, then verdicts (column ``verdicts``).
-
-        ``questions`` help to read the answers.
+        """Score how far contexts back answers: statements, made with the questions in view, then
+        verdicts (column ``verdicts``).
         """
-        if questions is None:
-            questions = [""] * len(answers)
         statements = self.statements(questions, answers)
         rows = []
         for verdicts in self.verdicts(statements, contexts):
