@@ -49,8 +49,8 @@ def compare_scores(
     Raises ConfigError for a system that is not there, DataError for one that answered a question
     twice, or when there is nothing to compare.
     """
-    measures = list(columns or table.attrs["numbers"])
     _check_systems(table, pairs)
+    measures = list(columns or table.attrs["numbers"])
     scores_of_all = paired_scores(table, "system", measures, pairs)
     questions = table["question_id"].unique()
     scores = {}

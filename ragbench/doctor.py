@@ -136,9 +136,9 @@ def _ollama() -> Check:
 
     do = f"{START_OLLAMA}; then for instance `ollama pull llama3:8b`. Without it: smollm2"
     try:
-        names = [printable(name) for name in OllamaServer(timeout_s=2.0).models()]
+        names = [printable(name) for name in OllamaServer(timeout_s=2.0, ask_s=2.0).models()]
     except Exception as error:  # of ollama, httpx and json
-        why = printable(str(error))
+        why = printable(f"{type(error).__name__}: {error}")
         what = f"no server ({why}); retrieval, word metrics and replays need none"
         return Check("Ollama", False, what, do, optional=True)
     return Check("Ollama", True, f"{len(names)} models: {', '.join(names[:5])}")

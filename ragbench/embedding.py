@@ -232,6 +232,7 @@ class OllamaEmbedder(_Arrays):
             kind, words, _ = from_exception(error)
             if isinstance(error, ValueError | LookupError | TypeError):
                 kind = "unusable"
+                words = f"{type(error).__name__}: {str(error)[:200]}"
         raise self._failure(kind, words)
 
     def _failure(self, kind: str, detail: str, **details: Any) -> ModelError:
@@ -296,8 +297,8 @@ class CachedEmbeddings(_Arrays):
                 "an embedder that does neither",
                 f"rb.make_embedder('ollama:{getattr(embedder, 'model', 'NAME')}', host=...)",
             )
-        # getattr_static: a model behind a server is not asked for its digest yet
-        if not model_id and inspect.getattr_static(embedder, "model_id", None) is None:
+        # of a class first: a model behind a server is not asked for its digest yet
+        if not (model_id or hasattr(type(embedder), "model_id") or hasattr(embedder, "model_id")):
             raise ConfigError(
                 f"{kind} does not say which model it is, and by which settings",
                 "a model_id, since vectors are kept by content and model",

@@ -116,7 +116,7 @@ def score(
     DataFrame: the rows in our names; a column per number (``keypoints_hallucination`` where
     RAGChecker's has the name); the labels made (`ragbench.widgets.ClaimInspector` opens
     ``claim_labels``); ``labelled_by``; ``unscored``, how many numbers are NaN, and ``reason``, why.
-    ``attrs``: "numbers" (their columns), "model", "checker".
+    ``attrs``: "numbers" (their columns), "model", "checker", "repairs".
 
     Raises ConfigError for an unknown metric or option, or where every metric needs labels and no
     model is named; DataError for all missing columns, before anything runs.
@@ -129,10 +129,11 @@ def score(
     table, numbers, left_out = _prepare(rows, metrics, columns, labels)
     if left_out:
         warnings.warn(left_out, stacklevel=2)
-    to_make = _labels_to_make(numbers, _existing_columns(table))
+    there = _existing_columns(table)
+    to_make = _labels_to_make(numbers, there)
     source = _source(labels, checker, cassette, options)
     needed = _labels_needed(numbers)
-    existing = ", ".join(label for label in needed if label in table)
+    existing = ", ".join(label for label in needed if label in there)
     if labels is not None and existing:
         what = f"the rows have labels already, which are used: {existing}"
         warnings.warn(f"{what}; drop that column to have them made", stacklevel=2)
@@ -311,7 +312,11 @@ def _prepare(
 
 
 def _of_scales(numbers: Numbers, table: pd.DataFrame) -> Numbers:
-    """Let the shares of grades be of the grades that the judges of the rows could give."""
+    """Let the shares of grades be of the grades that the judges of the rows could give, unless
+    single ones were asked for.
+    """
+    if not numbers.keys() >= {*METRICS["grade"].names}:
+        return numbers
     numbers_of_rows = {}
     for column, (name, key) in numbers.items():
         if name != "grade":

@@ -164,3 +164,8 @@ def test_questions_that_share_a_document_belong_together_also_through_others():
     groups = comparison.document_clusters(Dataset("made", questions, ()))
     assert groups["a"] == groups["b"] == groups["c"]
     assert len(set(groups.values())) == 4
+
+
+def test_one_system_is_said_before_anything_else():
+    with pytest.raises(DataError, match="fewer than two systems"):
+        comparison.compare_scores(pd.DataFrame({"question_id": ["1"], "x": [1.0]}))

@@ -319,6 +319,12 @@ def test_a_model_that_does_not_say_all_that_changes_its_vectors_needs_an_id(tmp_
 
     with pytest.raises(ConfigError, match="model_id"):
         CachedEmbeddings(Remote(8), folder=tmp_path)
+
+    class Proxy(Remote):
+        def __getattr__(self, name):
+            return "small, by a proxy"
+
+    assert CachedEmbeddings(Proxy(8), folder=tmp_path).model_id == "small, by a proxy"
     for dimensions in (8, 4):
         cached = CachedEmbeddings(Remote(dimensions), f"small, {dimensions} numbers", tmp_path)
         assert cached.embed_array(["a"]).shape == (1, dimensions)

@@ -233,6 +233,7 @@ def test_a_metric_of_grades_takes_the_scale_of_its_rows():
     assert both["fully_right"].fillna(-1).tolist() == [1.0, -1, 1.0]
     assert both["grade 5"].fillna(-1).tolist() == [-1, -1, 1.0]
     assert both["grade 0"].fillna(-1).tolist() == [0.0, -1, -1]
+    assert score(rows[:2], ["grade 2"]).attrs["numbers"] == ["grade 2"]
     plain = score(rows[2:], ["grade"])  # of another experiment in the same process
     assert plain.attrs["numbers"] == [f"grade {grade}" for grade in range(1, 6)]
 
@@ -359,6 +360,14 @@ def test_a_model_is_not_asked_for_labels_that_the_rows_have_and_a_warning_says_s
     assert len(server.calls) == asked > 0
     assert again["labelled_by"].unique().tolist() == ["given"]
     assert again["precision"].tolist() == table["precision"].tolist()
+
+
+def test_an_empty_column_of_labels_is_made_without_a_warning(recwarn):
+    rows = [row | {"grade": None} for row in ROWS]
+    with FakeOllama(reply=lambda body: graded(body, 5)) as server:
+        table = score(rows, ["fully_right"], server.model(), progress=False)
+    assert table["fully_right"].tolist() == [1.0, 1.0]
+    assert not [warning for warning in recwarn if "already" in str(warning.message)]
 
 
 def test_recall_splits_chinese_references_into_sentences():

@@ -11,7 +11,7 @@ import operator
 import re
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -202,37 +202,28 @@ def each_record(
     """
     if isinstance(make, type):
         make = functools.partial(as_record, make)
-    records: dict[str, Record] = {}  # by place
+    records = []
+    first: dict[Any, str] = {}  # place of a key
     errors = []
     total = 0
     for place, row in rows:
         total += 1
         where = f"{path}, {place}"
         try:
-            records[place] = make(row, where)
+            record = make(row, where)
+            key = once(record) if once else None
+            if key is not None and first.setdefault(key, place) != place:
+                got = f"{where}: {key!r} was there before ({first[key]})"
+                raise DataError(got, "each one once", "rename or remove one of the two")
+            records.append(record)
         except DataError as error:
             errors.append(error)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             got = f"{where} has another shape: {type(error).__name__} {error}"
             errors.append(DataError(got, "the published file", "download it again"))
-    if once:
-        keys = {place: once(record) for place, record in records.items()}
-        errors += _repeats(path, keys)
     if errors:
         raise _together(errors, f"{path}: {len(errors)} of {total} are bad")
-    return list(records.values())
-
-
-def _repeats(path: str | Path, keys: Mapping[str, Any]) -> Iterator[DataError]:
-    """Yield an error for each place whose key an earlier place has."""
-    first: dict[Any, str] = {}
-    for place, key in keys.items():
-        if key is None:
-            continue
-        before = first.setdefault(key, place)
-        if before != place:
-            got = f"{path}, {place}: {key!r} was there before ({before})"
-            yield DataError(got, "each one once", "rename or remove one of the two")
+    return records
 
 
 def _together(errors: list[DataError], head: str) -> DataError:

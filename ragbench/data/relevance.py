@@ -90,7 +90,8 @@ def judgements(data: Dataset) -> dict[str, dict[str, int]]:
         judged[question.id] = {as_id(name): gain for name, gain in gains.items()}
         if "relevant" not in meta and "doc_ids" not in meta:
             unjudged.append(question)
-    judged |= _documents_of_references(unjudged, data.documents)
+    for name, gains in _documents_of_references(unjudged, data.documents).items():
+        judged[name] |= gains
     return {name: gains for name, gains in judged.items() if gains}
 
 
@@ -103,7 +104,7 @@ def _documents_of_references(
     places_of = dict(zip(references, holders(references, texts), strict=True))
     judged: dict[str, dict[str, int]] = {}
     for question in questions:
-        gains = judged[question.id] = {}
+        gains = judged.setdefault(question.id, {})
         for text in question.references:
             for place in places_of[text]:
                 gains[documents[place].id] = 1

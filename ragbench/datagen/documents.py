@@ -203,7 +203,8 @@ def write_documents(
     texts = _section_texts(writer, schema, configurations)
     complete = {}
     for configuration in configurations:
-        if list(texts[configuration.id]) == _headings(schema, configuration):
+        headings = list(texts[configuration.id])
+        if headings and headings == _headings(schema, configuration):
             complete[configuration.id] = configuration
 
     def make(name: str) -> GeneratedDocument:

@@ -211,7 +211,7 @@ class Experiment(BaseModel):
         """Return the prompts by axis and label; of a label on both axes the fields decide."""
         generators = _models_of(info.data["generator"])
         judges = _models_of(info.data["judge"])
-        check_known("chat model in prompts", prompts, [*generators, *judges])
+        check_known("chat model in prompts", prompts, dict.fromkeys([*generators, *judges]))
         folder = info.data["paths_from"]
         usable = {}
         for name, prompt in prompts.items():

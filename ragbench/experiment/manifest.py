@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import inspect
@@ -350,11 +349,19 @@ def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
     """
     folder = run_folder(run)
     rows, sha256 = read_rows(folder / ROWS)
-    with contextlib.suppress(DataError):  # no manifest: nothing to compare with
-        if load_manifest(folder).get("rows_sha256", sha256) != sha256:
-            what = f"{folder / ROWS} was cut or edited: it is not what {MANIFEST} describes"
-            warnings.warn(f"{what}; run the experiment again", stacklevel=2)
+    if _rows_sha256(folder) not in (None, sha256):
+        what = f"{folder / ROWS} was cut or edited: it is not what {MANIFEST} describes"
+        warnings.warn(f"{what}; run the experiment again", stacklevel=2)
     return as_frame(rows)
+
+
+def _rows_sha256(folder: Path) -> str | None:
+    """Return the sha256 of the rows by the manifest; None where it tells none."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return manifest.get("rows_sha256") if isinstance(manifest, dict) else None
 
 
 def load_run(run: str | os.PathLike[str]) -> tuple[pd.DataFrame, dict[str, Any]]:

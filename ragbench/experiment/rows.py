@@ -96,7 +96,7 @@ class Row:
     reference: str | None = None
     references: list[str] | None = None
     retrieved: list[str] | None = None  # ids of the documents of the hits
-    relevant: dict[str, int] | None = None  # document -> gain
+    relevant: dict[str, int | float] | None = None  # document -> gain
     chunks: list[str] | None = None  # the texts that stand in the context; the last may be cut
     meta: dict[str, Any] = field(default_factory=dict)
 
@@ -278,12 +278,12 @@ def system_names(rows: pd.DataFrame) -> list[str]:
     depths = "k=" + rows["k"].astype(str)
     budgets = rows["N"].astype(str)
     names = rows["retriever"].astype(str)
-    for axis, words in (("chunker", rows["chunker"]), ("k", depths)):
+    for axis, words in (("chunker", rows["chunker"].astype(str)), ("k", depths)):
         if rows.loc[~alone, axis].nunique() > 1:
             names = names.where(alone, names + ", " + words)
     for axis in ("generator", "judge"):
         if rows[axis].nunique() > 1:
-            names = names + ", " + rows[axis]
+            names = names + ", " + rows[axis].astype(str)
     if "prompt" in rows:
         prompts = rows["prompt"].astype(str)
         is_variant = alone & rows["generator"].isin(_own_prompts(rows[~alone]))

@@ -38,7 +38,7 @@ from ragbench.llm.models import BOUNDS
 from ragbench.metrics.ir_score import ir_score_table
 from ragbench.onnx_models import cores
 from ragbench.prompts import prompt_hash
-from ragbench.records import Answer, Chunk, Dataset, Grade, Hit, Question
+from ragbench.records import Answer, Chunk, Dataset, Grade, Hit, Question, as_id
 from ragbench.retrieval.base import check_retriever, inner_searches
 from ragbench.text.tokens import TokenOffsets, joined_cutoffs
 
@@ -153,7 +153,8 @@ class Run:
         """Make the vectors of the chunks; an embedder that fails at them ends the run here."""
         for engine in self.retrievers.values():
             for part, _ in inner_searches(engine, ()):
-                _ = getattr(part, "vectors", None)  # they are made where they are looked at
+                if hasattr(part, "nearest"):
+                    _ = part.vectors  # they are made where they are looked at
 
     def count(self) -> int:
         """Count the rows of the whole run."""
@@ -366,7 +367,7 @@ def _cut(
 def _hit_facts(hits: Sequence[Hit]) -> dict[str, Any]:
     return {
         "hits": [hit.chunk.id for hit in hits],
-        "retrieved": [hit.chunk.doc_id for hit in hits],
+        "retrieved": [as_id(hit.chunk.doc_id) for hit in hits],
         "zero_hits": sum(hit.score == 0 for hit in hits),
     }
 
@@ -585,8 +586,7 @@ def _pool(executor: Executor | None) -> Iterator[Executor]:
 def _written(run: Run, files: RunFiles, progress: bool) -> list[Row]:
     """Make the rows and write each block; whatever ends it, the files are closed."""
     files.begin()
-    if not all(map(is_model, run.experiment.generator.values())):
-        run.kept = KeptAnswers(files.folder)
+    run.kept = KeptAnswers(files.folder)
     rows: list[Row] = []
     try:
         with tqdm(total=files.rows, unit="row", disable=not progress) as bar:

@@ -75,9 +75,16 @@ def generate(
         "on_length": "keep",
         "num_predict": BOUNDS["text"],
         "concurrency": concurrency,
-        "ids": _names(questions, contexts),
     }
-    replies = _ask_by_question(model, questions, prompts, settings | options)
+    settings |= options
+    ids = settings.pop("ids", None)
+    if ids is None:
+        ids = _names(questions, contexts)
+    ids = list(ids)
+    if len(ids) != len(prompts):
+        got = f"{len(ids)} ids for {len(prompts)} prompts"
+        raise ConfigError(got, "one per prompt", "check ids")
+    replies = _ask_by_question(model, questions, prompts, ids, settings)
     facts = {file: _facts_of(file) | {"concurrency": concurrency} for file in set(files)}
     answers = []
     for question, prompt, file, reply in zip(questions, prompts, files, replies, strict=True):
@@ -107,7 +114,11 @@ def _names(questions: Sequence[Question], contexts: Sequence[str | None]) -> lis
 
 
 def _ask_by_question(
-    model: Any, questions: Sequence[Question], prompts: Sequence[str], settings: dict[str, Any]
+    model: Any,
+    questions: Sequence[Question],
+    prompts: Sequence[str],
+    ids: Sequence[str],
+    settings: Mapping[str, Any],
 ) -> list[llm.Reply]:
     """Ask the prompts of one question one after another, the shortest first; return the replies in
     the order of the prompts.
@@ -115,8 +126,8 @@ def _ask_by_question(
     turn = {question.id: place for place, question in enumerate(questions)}
     places = list(range(len(prompts)))
     places.sort(key=lambda place: (turn[questions[place].id], len(prompts[place])))
-    ids = [settings["ids"][place] for place in places]
-    replies = llm.ask(model, [prompts[place] for place in places], **settings | {"ids": ids})
+    in_turn = [prompts[place] for place in places]
+    replies = llm.ask(model, in_turn, ids=[ids[place] for place in places], **settings)
     by_place = dict(zip(places, replies, strict=True))
     return [by_place[place] for place in range(len(prompts))]
 

@@ -41,7 +41,8 @@ def _names_of(options: dict[str, Any], columns: Mapping[str, Sequence[Any]]) -> 
         name = f"{field}s"
         lists[name] = as_list(column, name, object)
     length = len(lists[name])
-    lists["ids"] = as_list(options.pop("ids", range(length)), "ids", object)
+    ids = options.pop("ids", None)
+    lists["ids"] = as_list(range(length) if ids is None else ids, "ids", object)
     same_length(**lists)
     return [str(name) for name in lists["ids"]]
 

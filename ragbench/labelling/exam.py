@@ -117,8 +117,8 @@ def measure_judge(
     Parameters
     ----------
     judge : as for `ragbench.grade`.
-    limit : for a trial: the first so many questions of MTRAG, in `exam_order` with four calls each,
-        and the first so many graded answers of each split.
+    limit : for a trial: the first so many questions of MTRAG, in the order of `exam_prompts`, with
+        four calls each, and the first so many graded answers of each split.
     repeats : how many times each answer is graded, each time with another seed, the first time the
         judge's. At temperature 0 a model replies alike whatever the seed: measure at the
         temperature that you grade with.
@@ -293,8 +293,10 @@ def _graded_references(judge: Any, data: PeoplesGrades, options: Mapping[str, An
     grades = grade(judge, data.dataset.questions, answers, **options)
     failures = []
     for given in grades:
-        failed = "error" in given.meta
-        failures.append("{error}: {detail}".format(**given.meta) if failed else None)
+        failed = given.meta.get("error")
+        if failed:
+            failed = f"{failed}: {given.meta.get('detail', '')}"
+        failures.append(failed or None)
     graded = data.grades[_ANSWER].copy()
     graded["grade"] = pd.Series([given.value for given in grades], dtype=float)
     graded["failure"] = pd.Series(failures, dtype=object)

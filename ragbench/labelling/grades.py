@@ -79,22 +79,27 @@ def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tupl
         raise ConfigError(f"per_prompt={per_prompt!r}", expected, "choose one of these")
     largest: dict[str, int] = defaultdict(int)  # budget of each question's answers
     for answer in answers:
-        budget = answer.meta.get("budget") or 0
+        budget = _known(answer.meta.get("budget")) or 0
         largest[answer.question_id] = max(largest[answer.question_id], budget)
     together: dict[Any, list[int]] = defaultdict(list)
     for place, answer in enumerate(answers):
         question = answer.question_id
         shared = None
         if per_prompt == "ten":
-            shared = answer.meta.get("retriever", answer.meta.get("system"))
+            shared = _known(answer.meta.get("retriever", answer.meta.get("system")))
         elif per_prompt == "systems":
-            shared = answer.meta.get("budget") or largest[question]
+            shared = _known(answer.meta.get("budget")) or largest[question]
         together[question, shared].append(place)
     prompts = []
     for places in together.values():
         starts = range(0, len(places), size)
         prompts += [tuple(places[start : start + size]) for start in starts]
     return sorted(prompts)
+
+
+def _known(value: Any) -> Any:
+    """Return a value of ``meta``; None for the NaN of a table's empty cell."""
+    return None if pd.isna(value) else value
 
 
 def _grading_prompts(

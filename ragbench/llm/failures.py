@@ -123,27 +123,27 @@ def failure(
 # -- from a server's own signs to a kind
 
 # What each sign of a failure means; the first that fits counts. A sign is "HTTP 404: words of the
-# server", the words alone (an error inside a reply that began with 200), or the names of the
-# exceptions: those of OpenAI's client are not imported, which need not be installed.
+# server", "said: words" (an error inside a reply that began with 200), or "raised" and the names of
+# the exceptions: those of OpenAI's client are not imported, which need not be installed.
 _SIGNS = {
-    "HTTP 429: .*(quota|billing)|HTTP 40[123]:": "auth",
-    "HTTP (429|503):": "busy",
-    "HTTP 404:": "no_model",
-    "HTTP 405:": "down",
+    "^HTTP 429: .*(quota|billing)|^HTTP 40[123]:": "auth",
+    "^HTTP (429|503):": "busy",
+    "^HTTP 404:": "no_model",
+    "^HTTP 405:": "down",
     "server busy|loading model|too many requests": "busy",
     "does not support chat": "no_model",
     "context.?(length|size|window)|prompt is too long|input length exceeds"
     "|token repeat limit": "truncated",
     "must be of type|invalid (json schema|format|option)|response_format": "unusable",
-    "HTTP 3": "down",
-    "HTTP 4": "unusable",
-    "HTTP 5": "server",
+    "^HTTP 3": "down",
+    "^HTTP 4": "unusable",
+    "^HTTP 5": "server",
     # a connection error of a client stands for a broken reply too
-    r"raised.*(ProtocolError|\b(Read|Write|Close)Error|\bJSONDecodeError)": "broken",
-    r"raised.*\b(Connect|gaierror)": "down",
-    "raised.*Timeout": "timeout",
-    "raised.*LengthFinishReasonError": "truncated",
-    "raised.*UnicodeEncodeError": "unusable",
+    r"^raised.*(ProtocolError|\b(Read|Write|Close)Error|\bJSONDecodeError)": "broken",
+    r"^raised.*\b(Connect|gaierror)": "down",
+    "^raised.*Timeout": "timeout",
+    "^raised.*LengthFinishReasonError": "truncated",
+    "^raised.*UnicodeEncodeError": "unusable",
 }
 
 
@@ -156,7 +156,7 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
     words = _server_words(body) or type(error).__name__
     status = next(filter(None, map(_status, chain)), 0)
     if status < 0:  # an error inside a reply that began with 200
-        return _kind(words), words, 0
+        return _kind(f"said: {words}"), words, 0
     if status >= 300:
         is_page = words.lower().startswith(("<!doctype", "<html"))
         shown = f"a web page: {words}" if is_page else words

@@ -93,21 +93,6 @@ def chat_model(
     >>> model.temperature, model.seed, model.num_ctx, model.deadline_s
     (0.0, 0, 4096, 600.0)
     """
-    if isinstance(spec, Mapping):
-        settings = dict(spec)
-        return chat_model(str(settings.pop("use", "")), **settings)
-    if spec == SMOLLM2:
-        spec = f"gguf:{SMOLLM2}"
-        digest = digest or SMOLLM2_SHA256
-    provider, _, name = spec.partition(":")
-    make = {"ollama": _ollama, "openai": _openai, "gguf": _local}.get(provider)
-    if make is None:
-        return _other(spec, temperature, api_key, options)
-    if not name:
-        do = "say which model, for example 'ollama:llama3:8b'"
-        raise ConfigError(f"model '{provider}:'", " or ".join(NAMES), do)
-    if num_ctx is None and provider != "openai":
-        num_ctx = NUM_CTX
     settings = {
         "temperature": temperature,
         "seed": seed,
@@ -117,6 +102,21 @@ def chat_model(
         "digest": digest,
         "cloud": cloud,
     }
+    if isinstance(spec, Mapping):
+        named = {"host": host, "api_key": api_key, **settings, **options, **spec}
+        return chat_model(str(named.pop("use", "")), **named)
+    if spec == SMOLLM2:
+        spec = f"gguf:{SMOLLM2}"
+        settings["digest"] = digest or SMOLLM2_SHA256
+    provider, _, name = spec.partition(":")
+    make = {"ollama": _ollama, "openai": _openai, "gguf": _local}.get(provider)
+    if make is None:
+        return _other(spec, temperature, api_key, options)
+    if not name:
+        do = "say which model, for example 'ollama:llama3:8b'"
+        raise ConfigError(f"model '{provider}:'", " or ".join(NAMES), do)
+    if num_ctx is None and provider != "openai":
+        settings["num_ctx"] = NUM_CTX
     return make(name, options.pop("base_url", host), api_key, settings, options)
 
 

@@ -224,9 +224,11 @@ def _trusted(file: str | None) -> ssl.SSLContext:
 
 _ADDRESS = re.compile(
     r"""((?P<scheme>https?)://)?
-        (?P<name> \[[\da-f:]+\] | [^/:@\s\[\]]* | [\da-f]*:[\da-f:]+ )   # the last: IPv6, bare
+        (?P<name> \[[\da-f:.]+(%[^\s/\]]+)?\] | [^/:@\s\[\]?\#]*
+            | ([\da-f]*:){2,}[\da-f:.]*(%\w+)? )   # IPv6, bare
         (:(?P<port>\d{1,5}))?
-        (?P<path>/[^@\s]*)?""",
+        (?P<path>/[^@\s?\#]*)?
+        ([?\#][^@\s]*)?   # is left out""",
     re.IGNORECASE | re.VERBOSE,
 )
 
@@ -263,7 +265,8 @@ class OllamaServer:
     Parameters
     ----------
     host : its address; default ``OLLAMA_HOST``, else this machine.
-    timeout_s : seconds to wait for a reply of ``client``.
+    timeout_s, ask_s : seconds to wait for a reply of ``client`` (None: for ever), and for what is
+        asked beside the prompts.
     settings : of httpx (``headers``, ``verify``, ``transport``), which hold.
     api_key : default ``OLLAMA_API_KEY``.
 
@@ -277,7 +280,8 @@ class OllamaServer:
         self,
         host: str | None = None,
         *,
-        timeout_s: float,
+        timeout_s: float | None,
+        ask_s: float = _ASK_S,
         settings: Mapping[str, Any] | None = None,
         api_key: str | None = None,
     ) -> None:
@@ -291,8 +295,7 @@ class OllamaServer:
         self.settings["transport"] = self.wire
         self.settings["timeout"] = httpx.Timeout(timeout_s, connect=_CONNECT_S)
         self.client = ollama.Client(self.address, **self.settings)
-        beside = self.settings | {"timeout": min(timeout_s, _ASK_S)}
-        self._web = httpx.Client(base_url=self.address, **beside)
+        self._web = httpx.Client(base_url=self.address, **self.settings | {"timeout": ask_s})
 
     def say(self, path: str, **body: Any) -> dict[str, Any]:
         """Ask for something beside the prompts, which the client does not hand on whole."""

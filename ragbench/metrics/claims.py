@@ -268,12 +268,8 @@ def _together(labels: Any, n_claims: int) -> np.ndarray:
         got = f"{len(labels)} labels against the retrieved text"
         do = "label every claim, None where not held against it"
         raise DataError(got, f"{n_claims}, one per claim", do)
-    checked = [label is not None for label in labels]
-    entailed = np.zeros(n_claims, bool)
-    entailed[checked] = _booleans(
-        [label for label in labels if label is not None], "labels against the retrieved text", 1
-    )
-    return entailed
+    read = ["Neutral" if label is None else label for label in labels]
+    return _booleans(read, "labels against the retrieved text", 1)
 
 
 def _read(

@@ -197,7 +197,7 @@ def _chunks_of(experiment: Experiment, rows: pd.DataFrame) -> list[tuple[Retriev
             chunks[chunker][chunk.id] = RetrievedText(text=chunk.text, doc_id=chunk.doc_id)
     retrieved = []
     for row in rows.itertuples():
-        cut_alike = chunks[row.chunker]
+        cut_alike = chunks.get(row.chunker, {})
         if not cut_alike.keys() >= {*row.hits}:
             got = f"rows about {row.question_id!r} with the hits {', '.join(row.hits)}"
             raise DataError(got, f"questions and chunks of {data!r}", "load the same data")

@@ -325,7 +325,6 @@ def _sign(folder: Path, report: _Report) -> list[str]:
     names.append("README.md")
     lines = [f"# {in_markdown(report.name)}\n", "Written by `ragbench export`.\n"]
     lines += [f"- `{name}`" for name in names]
-    lines.append("")
     lines += [f"\nNote: {in_markdown(note)}." for note in report.notes]
     _write_text(folder / "README.md", "\n".join(lines).rstrip("\n") + "\n")
     _write_text(folder / MARKER, json.dumps(names, indent=1))

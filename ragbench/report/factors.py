@@ -172,13 +172,15 @@ def factor_table(rows: pd.DataFrame, factor: str, measure: str, name: str) -> Re
     -------
     The table of `ragbench.compare`, with ``pair`` ("BM25 - SIM"); its picture, where what is
     significant at .05 is filled; as ``finding`` which value is ahead of which, in how many
-    settings. None where the factor has one value.
+    settings. None where no setting has two values of the factor.
     """
     part, axes = run_parts(rows[rows["N"] > 0])[MEASURES[measure]]
     if factor not in axes:
         return None
     others = [axis for axis in axes if axis != factor]
     table = compare(part, factor, measure, by=others, cluster="cluster")
+    if table.empty:  # no setting has two of its values
+        return None
     table["pair"] = table["a"].astype(str) + " - " + table["b"].astype(str)
     shown = table[[*others, "pair"]].copy()
     shown["difference [95%]"] = with_interval(table, "difference")

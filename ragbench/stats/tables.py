@@ -233,7 +233,8 @@ def compare(
         raise ConfigError(f"measure is {measure!r}", "the name of one column", do)
     by = _several(by)
     names = _several(system)
-    check_known("column", [*by, *names], rows.columns)
+    rows = _with_measures(rows, [measure])
+    check_known("column", [*by, *names, measure, "question_id"], rows.columns)
     system = ", ".join(names)
     if len(names) > 1:
         joined = rows[names].astype(str).agg(", ".join, axis=1)
@@ -358,13 +359,15 @@ def compare_pairs(
     if groups:
         columns += ["clusters", "effective"]
     rows = []
+    methods = set()
     for key, (a, b) in pairs.items():
         labels = (groups or {}).get(key)
         compared = _compared(a, b, labels, difference, **options)
-        rows.append(dict(zip(names, key, strict=True)) | compared)
-    table = pd.DataFrame(rows, columns=[*columns, "method"])
+        methods.add(compared.pop("method"))
+        rows.append(compared | dict(zip(names, key, strict=True)))
+    table = pd.DataFrame(rows, columns=columns)
     table["p_holm"] = holm(table["p"])
-    table.attrs["intervals"] = sorted(set(table.pop("method")) - {""})
+    table.attrs["intervals"] = sorted(methods - {""})
     return table
 
 

@@ -47,11 +47,20 @@ def test_the_answer_is_the_first_written_one_and_a_question_without_one_is_liste
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"id": "7"}, "'7' was there before"), ({"output": [{"answer": "x"}]}, "selected_sentences")],
+    [
+        ({"id": "7"}, "'7' was there before"),
+        ({"id": ["8"]}, "another shape: TypeError"),
+        ({"output": [{"answer": "x"}]}, "selected_sentences"),
+    ],
 )
 def test_bad_input_names_file_line_and_field(write, change, message):
     with pytest.raises(DataError, match=rf"clapnq\.jsonl, line 2.*{message}"):
         load_clapnq(write([ROWS[0], ROWS[1] | change, ROWS[2]]))
+
+
+def test_the_first_bad_line_says_what_is_expected(write):
+    with pytest.raises(DataError, match=r"line 2: '7' was there before(.|\n)*each one once"):
+        load_clapnq(write([ROWS[0], ROWS[0], ROWS[1] | {"output": [{"answer": "x"}]}]))
 
 
 def test_all_bad_lines_are_listed_together(write):

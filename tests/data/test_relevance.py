@@ -59,6 +59,9 @@ def test_judgements_are_those_given_else_the_documents_of_the_evidence_else_thos
         rb.Document(name, name, text) for name, text in (("a", "It burned."), ("b", "No."))
     ]
     assert judgements(rb.Dataset("d", (question,), documents)) == {"q": {"a": 1}}
+    again = rb.Question("q", "Again?", "b", ("No.",))
+    both = {"q": {"a": 1, "b": 1}}
+    assert judgements(rb.Dataset("d", (question, again), documents)) == both
 
 
 @pytest.mark.parametrize(

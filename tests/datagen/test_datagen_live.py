@@ -176,6 +176,7 @@ def test_a_document_lacks_no_section_that_has_values_and_has_no_other(script, wr
     partial = replace(TARN, values={name: TARN.values[name] for name in of_results})
     (document,) = datagen.write_documents(writer, SCHEMA, [partial])
     assert list(document.sections) == ["Results"]
+    assert datagen.write_documents(writer, SCHEMA, [replace(TARN, values={})]) == []
 
 
 # Questions

@@ -394,6 +394,37 @@ def test_the_answers_of_a_function_are_kept_when_a_run_is_stopped(tmp_path):
         assert run() <= 36 - 20
     assert any("are kept" in str(warning.message) for warning in said)
     assert run() == 36  # once a run is whole, none is kept
+    (tmp_path / "answers.jsonl").write_text("")
+    experiment(tmp_path, 12, generator=None, judge=None).run(progress=False)
+    assert not (tmp_path / "answers.jsonl").exists()
+
+
+def test_rows_with_fractions_of_relevance_and_ids_that_are_numbers_are_read_again(tmp_path):
+    data = people(2)
+    first, second = data.questions
+    asked = (replace(first, meta={"relevant": {"d0": 0.5}}), second)
+
+    def numbered(documents):
+        return [replace(chunk, doc_id=7) for chunk in whole(documents)]
+
+    grid = experiment(
+        tmp_path,
+        data=replace(data, questions=asked),
+        chunker={"mine": numbered},
+        N=20,
+        generator=None,
+        judge=None,
+    )
+    grid.run(progress=False)
+    rows = load_rows(tmp_path).set_index("question_id")
+    assert rows.loc["q0", "relevant"] == {"d0": 0.5}
+    assert rows.loc["q0", "retrieved"] == ["7", "7"]
+
+
+def test_systems_whose_labels_are_numbers_have_names():
+    row = {"retriever": "BM25", "k": 5, "generator": "none", "judge": "none", "N": 9}
+    rows = pd.DataFrame([row | {"chunker": size} for size in (256, 512)])
+    assert system_names(rows) == ["BM25, 256@9", "BM25, 512@9"]
 
 
 def test_another_source_or_setting_of_an_object_is_asked_anew(tmp_path):

@@ -79,6 +79,14 @@ def test_rows_that_can_be_read_but_are_not_the_runs_own_are_said(whole, tmp_path
         export(tmp_path, tmp_path / "out")
 
 
+def test_cut_rows_are_said_whatever_else_the_manifest_lacks(whole, tmp_path):
+    (tmp_path / "rows.jsonl").write_bytes(whole["rows.jsonl"].splitlines(keepends=True)[0])
+    manifest = json.loads(whole["manifest.json"])
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest | {"runs": []}))
+    with pytest.warns(UserWarning, match=r"rows\.jsonl was cut or edited"):
+        rb.load_rows(tmp_path)
+
+
 def test_the_runs_own_rows_are_read_without_a_word(whole, tmp_path, recwarn):
     for file, content in whole.items():
         (tmp_path / file).write_bytes(content)

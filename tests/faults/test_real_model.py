@@ -125,7 +125,7 @@ threading.Event().wait()
 @pytest.fixture(scope="module")
 def two_slots():
     """The address of a llama.cpp server that shares 1,024 tokens out between two slots."""
-    path = str(local.smollm2().path)
+    path = str(local.LocalServer(local.SMOLLM2, 1024).path)
     server = subprocess.Popen(
         [sys.executable, "-c", SLOTS, path],
         stdout=subprocess.PIPE,

@@ -176,3 +176,13 @@ def test_each_prompt_is_recorded_under_its_own_name(fake, tmp_path):
 def test_braces_in_documents_are_not_filled_in(fake):
     generate(fake.model(), [question("A?")], ["see {query}"], progress=False)
     assert "see {query}" in sent(fake.calls[0])
+
+
+def test_names_of_prompts_are_one_a_prompt_or_those_of_the_questions(fake):
+    asked = [question("Who won?"), question("Where is Fell?", "q2")]
+    contexts = [CONTEXT, CONTEXT]
+    for names in (None, iter(["a", "b"])):
+        answers = generate(fake.model(), asked, contexts, ids=names, progress=False)
+        assert [answer.question_id for answer in answers] == ["q1", "q2"]
+    with pytest.raises(ConfigError, match="1 ids for 2 prompts"):
+        generate(fake.model(), asked, contexts, ids=["a"])

@@ -94,6 +94,15 @@ def test_six_systems_of_one_question_share_a_prompt_the_one_without_context_too(
     assert group_answers([alone, *retrieved], "systems") == [(0, 6, 7, 8, 9, 10), (1, 2, 3, 4, 5)]
 
 
+def test_an_empty_cell_of_a_table_is_no_budget_and_no_system():
+    def answers(name, *values):
+        return [Answer("b1", "w", "g", meta={name: value}) for value in values]
+
+    empty = float("nan"), float("NaN")
+    assert group_answers(answers("budget", empty[0], 300, empty[1]), "systems") == [(0, 1, 2)]
+    assert group_answers(answers("system", *empty), "ten") == [(0, 1)]
+
+
 def test_the_prompt_holds_question_true_answer_facts_and_every_answer_on_its_own_line():
     answers = [Answer("b1", "one\n2. two", "g"), Answer("b1", "", "g")]
     (text,) = _grading_prompts(ALL, answers, 2).values()

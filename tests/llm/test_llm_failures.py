@@ -155,6 +155,11 @@ def test_a_server_that_is_late_away_or_without_the_model_is_told_in_bounded_time
         (500, 'option "num_ctx" must be of type integer', "unusable"),
         (500, "invalid JSON schema in format", "unusable"),
         (422, "bad", "unusable"),
+        # what a server says of another one does not count
+        (500, "upstream said HTTP 404: no route", "server"),
+        (500, "proxy: HTTP 401: bad key", "server"),
+        (400, "HTTP 503: overloaded", "unusable"),
+        (400, "x HTTP 30", "unusable"),
     ],
 )
 def test_http_answers_are_named(status, words, kind):
@@ -180,6 +185,7 @@ def chained(outer, inner):
         (json.JSONDecodeError("Expecting value", "x", 0), "server"),
         (ollama.ResponseError("model 'x' not found", 404), "no_model"),
         (ollama.ResponseError("unexpected EOF", -1), "server"),
+        (ollama.ResponseError("exception raised: connection Timeout in worker", -1), "server"),
         (ollama.ResponseError("token repeat limit reached", 500), "truncated"),
         (ollama.ResponseError("token repeat limit reached", -1), "truncated"),
         (ValueError("something else"), "server"),

@@ -118,10 +118,26 @@ def test_the_host_comes_from_the_argument_or_the_environment(monkeypatch):
         ("[::1]:11434", "http://[::1]:11434"),
         ("::1", "http://[::1]:11434"),
         (":11500", "http://127.0.0.1:11500"),
+        ("http://h?x=1", "http://h"),
+        ("http://h/v2#part", "http://h/v2"),
+        ("fe80::1%eth0", "http://[fe80::1%eth0]:11434"),
+        ("http://[fe80::1%25eth0]:11434", "http://[fe80::1%25eth0]:11434"),
+        ("::ffff:1.2.3.4", "http://[::ffff:1.2.3.4]:11434"),
     ],
 )
 def test_addresses_are_completed(host, expected):
     assert full_address(host, 11434) == expected
+
+
+def test_keywords_hold_beside_a_mapping_and_the_mapping_before_them():
+    spec = {"use": "ollama:x", "num_ctx": 2048}
+    model = chat_model(spec, host="gpu7", num_ctx=4096, deadline_s=5, top_p=0.5)
+    assert model.base_url == "http://gpu7:11434"
+    assert (model.num_ctx, model.deadline_s, model.top_p) == (2048, 5, 0.5)
+
+
+def test_a_model_may_wait_for_ever():
+    assert chat_model("ollama:x", deadline_s=None).deadline_s is None
 
 
 @pytest.mark.parametrize(

@@ -432,3 +432,15 @@ def test_recorded_example_is_reproduced_per_question_and_overall(data_mirror):
         }
         assert ours == result.metrics
     assert ragchecker_averages(table) == recorded.metrics
+
+
+def test_a_bad_label_against_the_retrieved_text_is_named_by_its_place():
+    together = [None, "bad"]
+    labels = (
+        ["Entailment", "Neutral"],
+        ["Entailment"],
+        [["Entailment"], ["Neutral"]],
+        [["Neutral"]],
+    )
+    with pytest.raises(DataError, match=r"the retrieved text\[1\]: label 'bad'"):
+        claims.claim_metrics(*labels, response_in_retrieved=together)

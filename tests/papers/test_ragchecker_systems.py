@@ -94,6 +94,8 @@ def test_rows_of_other_data_are_refused():
     for wrong in (("q9", "BM25", [], "x", "ok"), ("q1", "BM25", ["d9#0"], "x", "ok")):
         with pytest.raises(DataError, match=r"q9|d9#0"):
             rc.results(GRID, rows_of(wrong))
+    with pytest.raises(DataError, match="load the same data"):
+        rc.results(GRID, ROWS.assign(chunker="of another run"))
 
 
 def result(retriever, correct, found):

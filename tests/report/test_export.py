@@ -23,6 +23,7 @@ from experiment_parts import (
     graded,
     live,
     people,
+    whole,
 )
 from fake_ollama import DIGEST, FakeOllama
 from hypothesis import given
@@ -198,6 +199,7 @@ def test_an_export_has_every_part_and_says_what_it_wrote(exported):
     assert there == set(exported.files) | {MARKER}
     assert str(exported).startswith(f"{len(exported.files)} files in ")
     listed = (exported.folder / "README.md").read_text(encoding="utf-8")
+    assert "\n\n\n" not in listed
     assert [name for name in exported.files if f"- `{name}`" not in listed] == []
 
 
@@ -244,6 +246,18 @@ def test_a_test_of_retrieval_stands_once_however_many_prompts_and_judges_there_a
     assert factor_table(rows, "k", "contained", "t") is None
     prompts = factor_table(rows, "generator", "contained", "t")
     assert prompts.finding.startswith("generator, prompt: x against y: ")
+
+
+def test_a_factor_of_which_no_setting_has_two_values_has_no_table(tmp_path):
+    grid = experiment(
+        tmp_path,
+        2,
+        retriever={"a": Named, "b": Named},
+        chunker={"x": whole, "y": whole},
+        keep=lambda cell: (cell.chunker == "x") == (cell.retriever == "a"),
+    )
+    rows = measured(grid.run(progress=False))
+    assert factor_table(rows, "retriever", "ir_score", "t") is None
 
 
 def test_the_finding_names_the_value_that_is_ahead():

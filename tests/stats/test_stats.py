@@ -675,6 +675,11 @@ def test_columns_that_are_not_there_and_several_rows_for_a_question_are_told():
     with pytest.raises(ConfigError, match="unknown column 'topic'"):
         stats.means(rows, "system", "f1", groups="topic")
     assert len(stats.compare(rows, "system", "f1", by="N")) == 1
+    named = pd.concat([rows.assign(method=name) for name in ("m1", "m2")])
+    assert stats.compare(named, "system", "f1", by="method")["method"].tolist() == ["m1", "m2"]
+    for lacking in (rows.drop(columns="question_id"), rows[:0].drop(columns="f1")):
+        with pytest.raises(ConfigError, match="unknown column"):
+            stats.compare(lacking, "system", "f1", by="N")
     for wrong in ({"by": "k"}, {"cluster": "topic"}):
         with pytest.raises(ConfigError, match="unknown column"):
             stats.compare(rows, "system", "f1", **wrong)
