@@ -40,6 +40,16 @@ def test_an_embedder_that_fails_at_the_chunks_ends_the_run(tmp_path):
     assert not (tmp_path / "rows.jsonl").exists()
 
 
+def test_a_slip_in_an_embedder_ends_the_run_too(tmp_path):
+    class Slip(Counting):
+        def embed_documents(self, texts):
+            return self.vectors_of(texts)
+
+    grid = experiment(tmp_path, 4, retriever={"SIM": lambda chunks: Dense(chunks, Slip())})
+    with pytest.raises(AttributeError, match="vectors_of"):
+        grid.run(progress=False)
+
+
 def test_a_question_that_cannot_be_embedded_is_a_row_that_failed(tmp_path):
     class Refuses(Counting):
         def embed_query(self, text):

@@ -249,8 +249,11 @@ def test_one_model_under_two_names_compares_two_prompts(tmp_path, server):
 
 
 def test_prompts_that_cannot_work_are_named(tmp_path, server):
-    with pytest.raises(ConfigError, match="chat model in prompts 'lama'"):
-        live(tmp_path, server, prompts={"lama": PROMPTS["with_documents"]})
+    # a label of generator and judge is named once
+    once = r"chat model in prompts 'lama'\n  expected: one of llama\n"
+    same = {"generator": {"llama": server.model()}, "judge": {"llama": server.model()}}
+    with pytest.raises(ConfigError, match=once):
+        live(tmp_path, server, **same, prompts={"lama": PROMPTS["with_documents"]})
     with pytest.raises(ConfigError, match=r"no field \{documents\}"):
         live(tmp_path, server, prompts={"llama": prompt_file(tmp_path, "Say: {query}")})
     with pytest.raises(ConfigError, match="chat model in prompts 'copier'"):

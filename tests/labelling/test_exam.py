@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -246,3 +247,15 @@ def test_a_prompt_of_another_scale_than_the_reference_grades_is_refused_before_a
         with pytest.raises(ConfigError, match=r"mine.txt(.|\n)*1 to 5(.|\n)*ragbench.kappa"):
             measure_judge(server.model(), prompt=prompt, limit=1, progress=False)
         assert server.calls == []
+
+
+def test_a_judge_of_ones_own_that_fails_without_a_word_is_counted():
+    class Silent(JudgeDouble):
+        def grade_all(self, questions, answers):
+            grades = super().grade_all(questions, answers)
+            return [replace(grade, value=None, meta={"error": "boom"}) for grade in grades[:1]] + [
+                *grades[1:]
+            ]
+
+    exam = measure_judge(Silent(), limit=4)
+    assert exam.grades["failure"].dropna().unique().tolist() == ["boom: "]

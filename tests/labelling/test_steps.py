@@ -115,6 +115,12 @@ def test_a_prompt_of_several_examples_has_the_name_of_the_first(caplog):
     assert "claims: 1 of 1 prompts failed (unusable). First (t1)" in caplog.text
 
 
+def test_examples_without_names_have_their_numbers(caplog):
+    with saying("Hm.", lambda prompt: True) as server:
+        extract_claims(server.model(), ["odd"], ids=None, **QUIET)
+    assert "First (0)" in caplog.text
+
+
 @pytest.mark.parametrize(
     "short", ["James Augustus Grant", "yes", "19 June 1964.", "The Feast of the Gods", "一八六七年"]
 )
