@@ -84,7 +84,7 @@ def unknown(kind: str, name: object, valid: Iterable[object]) -> ConfigError:
 def _closest(name: str, names: list[str]) -> list[str]:
     import difflib
 
-    name_of = {known.casefold(): known for known in names}
+    name_of = {valid.casefold(): valid for valid in names}
     lower_case = name.casefold()
     close = difflib.get_close_matches(lower_case, name_of, n=5)
     return [name_of[match] for match in close]

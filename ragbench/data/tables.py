@@ -257,8 +257,8 @@ def _read_file(path: Path) -> Table:
     if not path.exists():
         got = f"there is no file or folder {path.absolute()}"
         raise DataError(got, "an existing one", "check the path")
-    known = [*_READERS, ".parquet", ".json"]
-    error = unknown("kind of file", ending or path.name, known)
+    endings = [*_READERS, ".parquet", ".json"]
+    error = unknown("kind of file", ending or path.name, endings)
     do = "save it as CSV: in Excel or LibreOffice File, Save as, CSV UTF-8"
     raise ConfigError(error.got, error.expected, do)
 

@@ -352,7 +352,7 @@ def _absent_references(dataset: Dataset) -> dict[str, str]:
     references = [text for question in dataset.questions for text in question.references]
     places = zip(references, holders(references, texts), strict=True)
     absent = dict.fromkeys(
-        (text for text, found in places if not found), "copy it from the document as it is"
+        (text for text, documents in places if not documents), "copy it from the document as it is"
     )
     if absent and sum(map(len, texts)) <= _MANY_CHARACTERS:
         sentences = [sentence for text in texts for sentence in split_sentences(text, "en")]

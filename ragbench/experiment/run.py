@@ -110,7 +110,7 @@ class Run:
     scales: dict[str, dict[int, str]] = field(default_factory=dict)  # of judges, if their own
     pool: Executor | None = None
     kept: KeptAnswers | None = None
-    asked: int = 0  # prompts, and how many of them were lost at the servers
+    prompts: int = 0  # asked, and how many of them were lost at the servers
     lost: int = 0
 
     def meet_models(self) -> None:
@@ -528,14 +528,14 @@ def _check_servers(run: Run, step: str, rows: Sequence[Row]) -> None:
     """End the run where the servers have answered nothing so far, or fail too many prompts."""
     failed = [row for row in rows if row.error_kind]
     lost = [row.error for row in failed if row.error_kind not in _UNUSABLE]
-    run.asked += len(rows)
+    run.prompts += len(rows)
     run.lost += len(lost)
-    too_many = run.lost == run.asked
-    if run.asked >= _JUDGED_FROM:
-        too_many = run.lost > _STOP_AFTER * run.asked
+    too_many = run.lost == run.prompts
+    if run.prompts >= _JUDGED_FROM:
+        too_many = run.lost > _STOP_AFTER * run.prompts
     if lost and too_many:
         last = lost[-1].splitlines()[0]
-        counts = f"{run.lost} of {run.asked} prompts failed at the server ({step})"
+        counts = f"{run.lost} of {run.prompts} prompts failed at the server ({step})"
         raise ModelError(
             got=f"{counts}; the last: {last}",
             expected=f"at most {_STOP_AFTER:.0%}",

@@ -98,14 +98,16 @@ class LabelStep:
         template = load_prompt(options.pop("prompt", self.prompt))
         names = _names_of(options, columns)
         prompts = self._prompts(template, names, columns)
-        asked: dict[str, str] = {}  # each different prompt, and the name of its first example
+        first_name: dict[str, str] = {}  # each different prompt, and the name of its first example
         for name, prompt in zip(names, prompts, strict=True):
             if prompt:
-                asked.setdefault(prompt, name)
+                first_name.setdefault(prompt, name)
         label_of = {"": self.blank}
-        if asked:
-            replies = ask(model, list(asked), self.schema, ids=list(asked.values()), **options)
-            for prompt, reply in zip(asked, replies, strict=True):
+        if first_name:
+            replies = ask(
+                model, list(first_name), self.schema, ids=list(first_name.values()), **options
+            )
+            for prompt, reply in zip(first_name, replies, strict=True):
                 label_of[prompt] = self.read(reply.parsed) if reply.ok else None
         return [label_of[prompt] for prompt in prompts]
 

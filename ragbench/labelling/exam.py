@@ -292,15 +292,15 @@ def _graded_references(judge: Any, data: PeoplesGrades, options: Mapping[str, An
     answers = [Answer(question, text, "graded answers") for question, text in texts]
     grades = grade(judge, data.dataset.questions, answers, **options)
     failures = []
-    for given in grades:
-        failed = given.meta.get("error")
+    for one in grades:
+        failed = one.meta.get("error")
         if failed:
-            failed = f"{failed}: {given.meta.get('detail', '')}"
+            failed = f"{failed}: {one.meta.get('detail', '')}"
         failures.append(failed or None)
     graded = data.grades[_ANSWER].copy()
-    graded["grade"] = pd.Series([given.value for given in grades], dtype=float)
+    graded["grade"] = pd.Series([one.value for one in grades], dtype=float)
     graded["failure"] = pd.Series(failures, dtype=object)
-    graded["position"] = [given.meta.get("position", 1) for given in grades]
+    graded["position"] = [one.meta.get("position", 1) for one in grades]
     return graded.assign(judge=grades[0].judge or "the judge")
 
 
@@ -419,16 +419,16 @@ def _count_answers(pairs: pd.DataFrame) -> int:
 
 def _agreement(pairs: pd.DataFrame, scale: Sequence[int]) -> dict[str, Interval]:
     """Compare the given grade with the person's, in pairs that conversations hold together."""
-    given = pairs["grade_given"]
+    of_judge = pairs["grade_given"]
     person = pairs["grade"]
     conversation = pairs["conversation"]
-    best_given = given == max(scale)
+    best_given = of_judge == max(scale)
     is_best = person == max(scale)
     preferred = _preferences(pairs)
     return {
-        "accuracy": _share(given == person, conversation),
-        "kappa": kappa(person, given, weights="quadratic", labels=scale, groups=conversation),
-        "spearman": correlation(person, given, "spearman", groups=conversation),
+        "accuracy": _share(of_judge == person, conversation),
+        "kappa": kappa(person, of_judge, weights="quadratic", labels=scale, groups=conversation),
+        "spearman": correlation(person, of_judge, "spearman", groups=conversation),
         "preference": _share(preferred["agreement"], preferred["conversation"]),
         "sensitivity": _share(~best_given[~is_best], conversation[~is_best]),
         "specificity": _share(best_given[is_best], conversation[is_best]),

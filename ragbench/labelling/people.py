@@ -234,8 +234,8 @@ def _fault(row: list[str]) -> str:
             return f"an empty {column}"
     for column, names in (("aspect", kind.aspects), ("label", kind.labels)):
         if names and cells[column] not in names:
-            known = ", ".join(names)
-            return f"the {column} {cells[column]!r} of {kind.name}; there are {known}"
+            valid = ", ".join(names)
+            return f"the {column} {cells[column]!r} of {kind.name}; there are {valid}"
     return ""
 
 
@@ -353,13 +353,17 @@ class Session:
         item = self.item
         return sorted(item.candidates, key=lambda name: self._place(f"{item.id}/{name}"))
 
-    def asked(self, item: LabelItem | None = None) -> dict[str, str]:
+    def aspect_questions(self, item: LabelItem | None = None) -> dict[str, str]:
         """What is asked of an item: question by aspect."""
         return dict(self.kind.aspects or (item or self.item).aspects)
 
     def _open(self, item: LabelItem) -> list[str]:
         """Return the aspects of an item that have no label."""
-        return [aspect for aspect in self.asked(item) if (item.id, aspect) not in self._labels]
+        return [
+            aspect
+            for aspect in self.aspect_questions(item)
+            if (item.id, aspect) not in self._labels
+        ]
 
     @property
     def done(self) -> int:
@@ -381,7 +385,7 @@ class Session:
     def go(self, position: int) -> None:
         """Show another item (beyond an end, the last or first) and ask what is open of it."""
         self.position = min(max(position, 0), len(self.items) - 1)
-        self.aspect = [*self._open(self.item), *self.asked()][0]
+        self.aspect = [*self._open(self.item), *self.aspect_questions()][0]
 
     def next_open(self, after: int | None = None) -> None:
         """Show the next item after a position that is not done, from the start again; stay when all
@@ -398,7 +402,7 @@ class Session:
 
     def step_aspect(self, step: int) -> None:
         """Ask the next (1) or the previous (-1) question about the item, staying at the ends."""
-        aspects = list(self.asked())
+        aspects = list(self.aspect_questions())
         place = aspects.index(self.aspect) + step
         self.aspect = aspects[min(max(place, 0), len(aspects) - 1)]
 
@@ -435,7 +439,7 @@ class Session:
         label, _ = self._labels.get((self.item.id, aspect), ("", ""))
         if not label:
             return ""
-        key_of = {given: key for key, given in self.kind.keys.items()}
+        key_of = {own: key for key, own in self.kind.keys.items()}
         return key_of[self._turned(label)]
 
 

@@ -166,10 +166,10 @@ class ModelRagas:
             if texts is None:
                 rows.append((math.nan, 0, "questions unread", None))
                 continue
-            asked = vectors[question]
+            of_question = vectors[question]
             of_texts = [vectors[text] for text in texts]
-            score = answer_relevance(asked, of_texts)
-            cosines = [answer_relevance(asked, [vector]) for vector in of_texts]
+            score = answer_relevance(of_question, of_texts)
+            cosines = [answer_relevance(of_question, [vector]) for vector in of_texts]
             why = "zero vector" if texts else "no questions"
             rows.append((score, len(texts), _status(score, why), cosines))
         return pd.DataFrame(rows, columns=["score", "n", "status", "cosines"])

@@ -277,8 +277,8 @@ class FromLangChain(Index):
         retriever = self._asked_for(k)
         hits = []
         for query in queries:
-            found = [self._found(document) for document in retriever.invoke(query)]
-            chunks = list(dict.fromkeys(found))[:k]
+            retrieved = [self._found(document) for document in retriever.invoke(query)]
+            chunks = list(dict.fromkeys(retrieved))[:k]
             hits.append(ranked((chunk, 1 / rank) for rank, chunk in enumerate(chunks, 1)))
         return hits
 

@@ -74,8 +74,8 @@ class Hybrid(Retriever):
         shares: dict[str, list[float]] = defaultdict(list)  # of a chunk's score
         for hit in itertools.chain.from_iterable(rankings):
             chunk = hit.chunk
-            known = chunks.setdefault(chunk.id, chunk)
-            if known.text != chunk.text:
+            same_id = chunks.setdefault(chunk.id, chunk)
+            if same_id.text != chunk.text:
                 got = f"two chunks share the id {chunk.id!r} but not their text"
                 do = "build all retrievers from one list of chunks"
                 raise DataError(got, "retrievers over the same chunks", do)

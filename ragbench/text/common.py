@@ -87,14 +87,14 @@ def _scan(part, text, first, stop, q, best, mask, head, chain):
     while at + q <= stop and best < part.size:
         p = head[_slot(text, at, q, mask)]
         while p >= 0:
-            most = min(part.size - p, stop - at)
+            room = min(part.size - p, stop - at)
             right = 0
-            while right < most and text[at + right] == part[p + right]:
+            while right < room and text[at + right] == part[p + right]:
                 right += 1
             if right >= q:
-                most = min(p, at)
+                room = min(p, at)
                 left = 0
-                while left < most and text[at - left - 1] == part[p - left - 1]:
+                while left < room and text[at - left - 1] == part[p - left - 1]:
                     left += 1
                 best = max(best, left + right)
             p = chain[p]

@@ -83,8 +83,8 @@ def _by_function_words(counts: Counter[str], words: int) -> str | None:
         is_enough = total > _LEAST_SHARE[language] * words
         if is_enough and len(hits) >= _LEAST_WORDS:
             totals[language] = total
-    most = max(totals.values(), default=0)
-    best = [language for language, total in totals.items() if total == most]
+    largest = max(totals.values(), default=0)
+    best = [language for language, total in totals.items() if total == largest]
     return best[0] if len(best) == 1 else None
 
 
