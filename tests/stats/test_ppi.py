@@ -180,6 +180,9 @@ def test_the_interval_of_a_share_joins_jeffreys_bounds_of_its_strata():
     low = 0.2 - (0.25 * 0.5 * below) ** 0.5
     high = 0.2 + (0.25 * 0.5 * above) ** 0.5
     assert (got.estimate, got.low, got.high) == pytest.approx((0.2, low, high))
+    # where all of a stratum have it, its upper bound is 1
+    (other,) = ppi_shares(1 - truth, np.zeros((80, 1)), stratum, weight=0.0)
+    assert (other.low, other.high) == pytest.approx((1 - high, 1 - low))
 
 
 def test_a_judge_who_is_always_wrong_widens_both_sides_of_a_share_alike():
