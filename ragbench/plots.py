@@ -310,12 +310,7 @@ def save_figure(
             # The first drawing has laid the panels out; doing it again would double the time.
             figure.set_layout_engine("none")
         figure.set_layout_engine(layout)
-    in_csv(table).to_csv(
-        paths["csv"],
-        index=False,
-        float_format="%.6g",
-        lineterminator="\n",
-    )
+    in_csv(table).to_csv(paths["csv"], index=False, float_format="%.6g", lineterminator="\n")
     # IPython asks an object for this, and draws the picture itself.
     figure._repr_mimebundle_ = lambda **_: ({}, {"image/png": {"alt": alt.strip()}})
     return paths
@@ -351,15 +346,7 @@ def _open_rows(
     band = max(band, _points(_LINE) * lines + 0.06)
     width = beside + wide * ncols
     height = 1.2 + (0.4 + band * len(texts)) * nrows
-    figure, axes = open_figure(
-        width,
-        height,
-        ncols,
-        nrows,
-        panels,
-        sharex=True,
-        sharey=True,
-    )
+    figure, axes = open_figure(width, height, ncols, nrows, panels, sharex=True, sharey=True)
     first = axes[0, 0]
     first.set_yticks(range(len(texts)), texts, fontsize=_points(8))
     first.set_ylim(len(texts) - 0.4, -0.6)
@@ -395,13 +382,7 @@ def ir_score_curves(
 def _draw_curves(axis: Axes, frame: pd.DataFrame, looks: dict) -> None:
     for retriever, line in frame.groupby("retriever", sort=False):
         look = looks[retriever]
-        axis.plot(
-            line["N"],
-            line["mean"],
-            ms=4,
-            label=_label(retriever),
-            **look,
-        )
+        axis.plot(line["N"], line["mean"], ms=4, label=_label(retriever), **look)
         if "low" in line:
             band = {"color": look["color"], "alpha": 0.15, "lw": 0}
             axis.fill_between(line["N"], line["low"], line["high"], **band)

@@ -349,13 +349,7 @@ def recorded_grades(questions: Sequence[Question], answers: Sequence[Answer]) ->
     """
     judge = _recording("qwen").chat_model()
     with replay_file(packaged_data(FOLDER, "qwen_grades.jsonl.gz")) as cassette:
-        return grade(
-            judge,
-            questions,
-            answers,
-            cassette=cassette,
-            progress=False,
-        )
+        return grade(judge, questions, answers, cassette=cassette, progress=False)
 
 
 def rows(name: str, grid: str) -> pd.DataFrame:
@@ -371,13 +365,7 @@ def rows(name: str, grid: str) -> pd.DataFrame:
         return as_frame([])
     folder = results_dir(FOLDER, f"{name}-{grid}-{facts['file']['sha256'][:8]}")
     with replay(name) as cassette:
-        experiment = grid_experiment(
-            name,
-            grid,
-            covered,
-            folder=folder,
-            cassette=cassette,
-        )
+        experiment = grid_experiment(name, grid, covered, folder=folder, cassette=cassette)
         return experiment.run(progress=False)
 
 
@@ -405,11 +393,7 @@ def evidence_rows() -> pd.DataFrame:
 # -- the thesis's own data
 
 _HOTPOTQA_NOTE = "another model and grader than the paper's"  # of its numbers in the ledger
-STRING_METRICS = {
-    "exact_match": exact_match,
-    "token_f1": token_f1,
-    "contained": contained,
-}
+STRING_METRICS = {"exact_match": exact_match, "token_f1": token_f1, "contained": contained}
 
 
 def _hotpotqa_rows() -> pd.DataFrame:
@@ -468,12 +452,7 @@ def thesis_rows(
     """
     check_known("table", [table], ("Table 3.2", "Table 3.3"))
     if model is not None:
-        return _live_thesis_rows(
-            table,
-            thesis.Models(model, judge, cassette),
-            data,
-            limit,
-        )
+        return _live_thesis_rows(table, thesis.Models(model, judge, cassette), data, limit)
     rows = _hotpotqa_rows()
     kept = {
         "Table 3.2": rows["retriever"].isin([QUERY_ONLY, "BM25"]),
@@ -515,14 +494,7 @@ def _shares(rows: pd.DataFrame, values: np.ndarray, of: np.ndarray | None = None
     """Return the means of columns of rows that all have their label, over clusters."""
     no_judge = np.zeros_like(values)
     one_stratum = np.zeros(len(rows))
-    return ppi_shares(
-        values,
-        no_judge,
-        one_stratum,
-        of=of,
-        clusters=rows["cluster"],
-        weight=0,
-    )
+    return ppi_shares(values, no_judge, one_stratum, of=of, clusters=rows["cluster"], weight=0)
 
 
 def grade_intervals(rows: pd.DataFrame, by: str) -> pd.DataFrame:

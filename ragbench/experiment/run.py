@@ -40,7 +40,7 @@ from ragbench.onnx_models import cores
 from ragbench.prompts import prompt_hash
 from ragbench.records import Answer, Chunk, Dataset, Grade, Hit, Question, as_id
 from ragbench.retrieval.base import check_retriever, inner_searches
-from ragbench.text.tokens import TokenOffsets, joined_cutoffs
+from ragbench.text.tokens import TokenOffsets, joined_cutoffs, texts_before
 
 BLOCK = 500  # questions whose rows are written together
 BLOCK_OF_ANSWERS = 50  # the same where models or functions answer or grade, in answers
@@ -359,7 +359,7 @@ def _cut(
             **of_search,
             "ir_score": score,
             "context_tokens": int(min(n - own_tokens, all_tokens)),
-            "chunks": _texts_before(end, texts),
+            "chunks": texts_before(end, texts),
         }
     return contexts
 
@@ -370,17 +370,6 @@ def _hit_facts(hits: Sequence[Hit]) -> dict[str, Any]:
         "retrieved": [as_id(hit.chunk.doc_id) for hit in hits],
         "zero_hits": sum(hit.score == 0 for hit in hits),
     }
-
-
-def _texts_before(end: int, texts: Sequence[str]) -> list[str]:
-    """Return what stands before a character of the texts, of which one space joins each two."""
-    before = []
-    for text in texts:
-        if end <= 0:
-            break
-        before.append(text[:end])
-        end -= len(text) + 1
-    return before
 
 
 # -- answers
@@ -595,8 +584,7 @@ def _written(run: Run, files: RunFiles, progress: bool) -> list[Row]:
                 rows += block
                 bar.update(len(block))
     finally:
-        if run.kept is not None:
-            run.kept.close(whole=len(rows) == files.rows)
+        run.kept.close(whole=len(rows) == files.rows)
         if run.models:
             _note_windows(run, files.manifest["axes"])
         files.close()

@@ -17,6 +17,7 @@ import pandas as pd
 from pydantic import BaseModel, create_model, field_validator
 
 from ragbench.data.files import read_jsonl
+from ragbench.data.tables import is_missing
 from ragbench.errors import ConfigError, check_known
 from ragbench.llm import Reply, ask, label_schema
 from ragbench.llm.models import BOUNDS, not_named
@@ -79,16 +80,16 @@ def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tupl
         raise ConfigError(f"per_prompt={per_prompt!r}", expected, "choose one of these")
     largest: dict[str, int] = defaultdict(int)  # budget of each question's answers
     for answer in answers:
-        budget = _known(answer.meta.get("budget")) or 0
+        budget = _filled(answer.meta.get("budget")) or 0
         largest[answer.question_id] = max(largest[answer.question_id], budget)
     together: dict[Any, list[int]] = defaultdict(list)
     for place, answer in enumerate(answers):
         question = answer.question_id
         shared = None
         if per_prompt == "ten":
-            shared = _known(answer.meta.get("retriever", answer.meta.get("system")))
+            shared = _filled(answer.meta.get("retriever", answer.meta.get("system")))
         elif per_prompt == "systems":
-            shared = _known(answer.meta.get("budget")) or largest[question]
+            shared = _filled(answer.meta.get("budget")) or largest[question]
         together[question, shared].append(place)
     prompts = []
     for places in together.values():
@@ -97,9 +98,9 @@ def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tupl
     return sorted(prompts)
 
 
-def _known(value: Any) -> Any:
-    """Return a value of ``meta``; None for the NaN of a table's empty cell."""
-    return None if pd.isna(value) else value
+def _filled(value: Any) -> Any:
+    """Return a value of ``meta``; None for the empty cell of a table."""
+    return None if is_missing(value) else value
 
 
 def _grading_prompts(

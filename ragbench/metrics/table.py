@@ -39,6 +39,7 @@ from ragbench.metrics.lexical import (
 from ragbench.metrics.nuggets import NUGGET_METRICS, nugget_metrics
 from ragbench.metrics.ranking import MEASURES, rank_table
 from ragbench.records import GRADES
+from ragbench.stats.inputs import several
 from ragbench.stats.tables import fully_right, grade_numbers
 from ragbench.text.languages import language_of
 
@@ -230,10 +231,8 @@ def find_numbers(names: str | Sequence[str] | None = None) -> dict[str, tuple[st
     every = _every_number()
     if names is None:
         return every
-    if isinstance(names, str):
-        names = [names]
     wanted: dict[str, tuple[str, str]] = {}
-    for name in names:
+    for name in several(names):
         if nearest := _ELSEWHERE.get(name.casefold()):
             do = f"use {nearest}, or add a function of your own, see README"
             raise ConfigError(f"there is no metric {name!r}", "a name of rb.metric_table()", do)

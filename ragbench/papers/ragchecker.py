@@ -53,12 +53,7 @@ class Setting:
     @property
     def windows(self) -> partial:
         """Its chunker; within a word where a size falls."""
-        return partial(
-            token_chunks,
-            size=self.size,
-            overlap=self.overlap,
-            words=False,
-        )
+        return partial(token_chunks, size=self.size, overlap=self.overlap, words=False)
 
 
 DEFAULT = Setting()

@@ -34,22 +34,12 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "REO": {},
 }
 RETRIEVERS = tuple(SETTINGS)
-TOP_K: Mapping[str, int] = {
-    "BM25": 5,
-    "SIM": 10,
-    "MMR": 10,
-    "MLQ": 5,
-    "REO": 10,
-}
+TOP_K: Mapping[str, int] = {"BM25": 5, "SIM": 10, "MMR": 10, "MLQ": 5, "REO": 10}
 CUTOFFS = tuple(range(100, 1001, 100))
 # What each table sets apart from `SETTINGS`; all but the first have a generator and a judge.
 TABLES: Mapping[str, Mapping[str, Any]] = {
     "Table 3.1": {"N": CUTOFFS},
-    "Table 3.2": {
-        "retrievers": ("BM25",),
-        "N": (0, *CUTOFFS),
-        "per_prompt": "ten",
-    },
+    "Table 3.2": {"retrievers": ("BM25",), "N": (0, *CUTOFFS), "per_prompt": "ten"},
     "Table 3.3": {"N": (0, 1000), "per_prompt": "systems"},
 }
 
@@ -189,14 +179,7 @@ def experiment(
         settings["generator"] = {models.names["generator"]: models.generator}
         settings["judge"] = {models.names["judge"]: models.judge}
     name = f"thesis_{table.lower().replace(' ', '_')}_{data.name}"
-    return Experiment(
-        **{
-            "name": name,
-            "data": {data.name: data},
-            **settings,
-            **options,
-        }
-    )
+    return Experiment(**{"name": name, "data": {data.name: data}, **settings, **options})
 
 
 def steps(questions: int = 7404, retrievers: int = 5, budgets: int = 10) -> dict[str, int]:

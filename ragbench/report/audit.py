@@ -25,6 +25,7 @@ from ragbench.experiment.axes import NONE, QUERY_ONLY
 from ragbench.experiment.rows import AXIS_COLUMNS, run_folder
 from ragbench.llm import Cassette
 from ragbench.llm.reply import CUT_SHORT
+from ragbench.stats.inputs import several
 from ragbench.stats.tables import fully_right, rows_by_scale
 
 _Bounds = tuple[float, float]
@@ -98,12 +99,7 @@ _CHECKS: Mapping[str, _Check] = {
         lambda cut: cut.eq(True),
         "longer than 4,000 characters: graded by their beginning",
     ),
-    "mixed judges": _Check(
-        RIGHT,
-        ("judge_digest", "judge"),
-        _mixed,
-        "other weights, same name",
-    ),
+    "mixed judges": _Check(RIGHT, ("judge_digest", "judge"), _mixed, "other weights, same name"),
 }
 
 
@@ -136,8 +132,8 @@ def audit_rows(
     (the cell with most of them), ``detail``. For "unscored" the cell is the one whose mean is the
     least certain. `render` writes it for a terminal.
     """
-    cell = _several(by)
-    bounds = dict.fromkeys(_several(score), _SHARE)
+    cell = several(by)
+    bounds = dict.fromkeys(several(score), _SHARE)
     if isinstance(score, Mapping):
         bounds = dict(score)
     check_known("column", [*bounds, *cell, *within], rows.columns)
@@ -155,12 +151,6 @@ def audit_rows(
         entries.append(part.entry("duplicates", repeated, len(rows), detail))
     entries += part.column_checks(_CHECKS)
     return _as_table(entries)
-
-
-def _several(names: str | Sequence[str]) -> list[str]:
-    if isinstance(names, str):
-        return [names]
-    return list(names)
 
 
 @dataclass(frozen=True)
@@ -196,12 +186,7 @@ class _Part:
             failed = self.rows["status"].eq("failed")
         else:
             failed = _text(self.rows, "error").ne("")
-        return self.entry(
-            "failed",
-            failed,
-            len(failed),
-            _reasons(self.rows[failed]),
-        )
+        return self.entry("failed", failed, len(failed), _reasons(self.rows[failed]))
 
     def column_checks(self, checks: Mapping[str, _Check]) -> Iterator[_Entry]:
         """Make the checks whose columns exist."""
@@ -356,12 +341,7 @@ def _run_checks(rows: pd.DataFrame, planned: int) -> Iterator[_Entry]:
         data = [name for name in by if name == "data"]
         part = _Part(table, rows_of, by, data)
         if table == IR_SCORE:
-            yield from part.of_score(
-                "ir_score",
-                _SHARE,
-                table,
-                "no references",
-            )
+            yield from part.of_score("ir_score", _SHARE, table, "no references")
         if table == RIGHT:
             yield from part.of_score(RIGHT, _SHARE, table)
             yield from _labels_by_place(rows_of)
@@ -382,13 +362,7 @@ def _cassette_checks(path: Path) -> Iterator[_Entry]:
             problems = cassette.verify()
             replies = len(cassette)
         detail = "; ".join(problems[:3])
-        yield _entry(
-            "cassette",
-            "changed or damaged",
-            len(problems),
-            replies,
-            detail,
-        )
+        yield _entry("cassette", "changed or damaged", len(problems), replies, detail)
 
 
 def _labels_by_place(grades: pd.DataFrame) -> Iterator[_Entry]:
@@ -412,13 +386,7 @@ def _labels_by_place(grades: pd.DataFrame) -> Iterator[_Entry]:
     flagged = 0
     if p < 0.05:
         flagged = len(several)
-    yield _entry(
-        RIGHT,
-        "labels by place",
-        flagged,
-        len(several),
-        "; ".join(parts),
-    )
+    yield _entry(RIGHT, "labels by place", flagged, len(several), "; ".join(parts))
 
 
 def run_parts(rows: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, list[str]]]:

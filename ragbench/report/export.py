@@ -68,10 +68,7 @@ class _Report:
 
 
 def export(
-    run: str | os.PathLike[str],
-    to: str | os.PathLike[str],
-    *,
-    by: str | None = None,
+    run: str | os.PathLike[str], to: str | os.PathLike[str], *, by: str | None = None
 ) -> Exported:
     """Write everything a paper or thesis needs of a run into a folder.
 
@@ -109,19 +106,7 @@ def export(
         tables += of_scores
     files = {"manifest.json": manifest}
     cassette = folder / "cassette.sqlite"
-    return _write(
-        _Report(
-            name,
-            rows,
-            tables,
-            words,
-            files,
-            notes,
-            f"{name}:",
-            cassette,
-        ),
-        to,
-    )
+    return _write(_Report(name, rows, tables, words, files, notes, f"{name}:", cassette), to)
 
 
 def _gaps(
@@ -144,12 +129,7 @@ def _intervals(tables: list[ReportTable]) -> set[str]:
 
 def _audit_table(checks: pd.DataFrame, name: str) -> ReportTable:
     shown = checks.dropna(axis="columns", how="all").rename(columns=lambda s: s.replace("_", " "))
-    return ReportTable(
-        "audit",
-        f"{name}: what could have gone wrong in silence",
-        checks,
-        shown,
-    )
+    return ReportTable("audit", f"{name}: what could have gone wrong in silence", checks, shown)
 
 
 # -- scores
@@ -189,26 +169,11 @@ def _score_tables(table: pd.DataFrame, name: str) -> list[ReportTable]:
     averages = score_means(table)
     shown = averages.assign(mean=with_interval(averages)).drop(columns=["low", "high"])
     shown = shown.rename(columns={"mean": "mean [95% interval]"})
-    tables = [
-        ReportTable(
-            "means",
-            title,
-            averages,
-            shown,
-            _score_figure(averages),
-        )
-    ]
+    tables = [ReportTable("means", title, averages, shown, _score_figure(averages))]
     if are_compared(table):
         pairs = compare_scores(table, resamples=RESAMPLES)
         title = f"{name}: systems compared over the same questions"
-        tables.append(
-            ReportTable(
-                "comparison",
-                title,
-                pairs,
-                format_comparison(pairs),
-            )
-        )
+        tables.append(ReportTable("comparison", title, pairs, format_comparison(pairs)))
     return tables
 
 
@@ -278,12 +243,7 @@ def _fill(folder: Path, report: _Report) -> None:
     _write_text(folder / "methods.md", report.methods.markdown)
     _write_text(folder / "references.bib", report.methods.bibliography)
     for name, content in report.json.items():
-        text = json.dumps(
-            content,
-            indent=1,
-            ensure_ascii=False,
-            sort_keys=True,
-        )
+        text = json.dumps(content, indent=1, ensure_ascii=False, sort_keys=True)
         _write_text(folder / name, text + "\n")
     for table in report.tables:
         _write_table(folder, table, report.label + table.stem)
@@ -311,12 +271,7 @@ def _write_table(folder: Path, table: ReportTable, label: str) -> None:
 
 def _write_text(path: Path, text: str) -> None:
     # Half of a surrogate pair becomes its escape.
-    path.write_text(
-        text,
-        encoding="utf-8",
-        errors="backslashreplace",
-        newline="",
-    )
+    path.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
 
 
 def _sign(folder: Path, report: _Report) -> list[str]:

@@ -20,15 +20,7 @@ from ragbench.experiment.axes import QUERY_ONLY
 from ragbench.experiment.rows import folder_name, measure_answers, system_names
 from ragbench.labelling.grades import grade_shares
 from ragbench.metrics.lexical import contained
-from ragbench.report.audit import (
-    ANSWERS,
-    CELL,
-    IR_SCORE,
-    NO_DOCUMENTS,
-    RIGHT,
-    ROWS,
-    run_parts,
-)
+from ragbench.report.audit import ANSWERS, CELL, IR_SCORE, NO_DOCUMENTS, RIGHT, ROWS, run_parts
 from ragbench.report.tables import MOST_DRAWN, ReportTable
 from ragbench.stats import compare, means, with_interval
 from ragbench.stats.tables import fully_right, rows_by_scale
@@ -247,20 +239,9 @@ def _grades_table(
     table = pd.concat([cells, shares.drop(columns="cell")], axis=1)
     figure = None
     if len(shares) <= MOST_DRAWN:
-        figure = plots.stacked_shares(
-            shares,
-            "cell",
-            names,
-            "Shares of grades",
-        )
+        figure = plots.stacked_shares(shares, "cell", names, "Shares of grades")
     caption = f"{name}: shares of the {count} grades"
-    return ReportTable(
-        "grades",
-        caption,
-        table,
-        table.rename(columns=names),
-        figure,
-    )
+    return ReportTable("grades", caption, table, table.rename(columns=names), figure)
 
 
 def worst_questions(rows: pd.DataFrame, measure: str, count: int = 10) -> pd.DataFrame:

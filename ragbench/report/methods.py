@@ -188,12 +188,7 @@ def _written(part: str, facts: Mapping[str, Any]) -> Methods:
         "cited": _citation,
     }
     source = Path(__file__).with_name("methods.jinja").read_text(encoding="utf-8")
-    facts = {
-        **facts,
-        "part": part,
-        "version": __version__,
-        "resamples": RESAMPLES,
-    }
+    facts = {**facts, "part": part, "version": __version__, "resamples": RESAMPLES}
     text = texts.from_string(source).render(facts)
     return Methods(*map(_paragraphs, text.split("=====\n")))
 

@@ -20,13 +20,7 @@ _SCORES = "scores.csv"
 def score_means(table: pd.DataFrame) -> pd.DataFrame:
     """Average the numbers of a table from `ragbench.score` by system, with their intervals."""
     by = ["system"] if "system" in table else []
-    return means(
-        table,
-        by,
-        table.attrs["numbers"],
-        groups="question_id",
-        resamples=RESAMPLES,
-    )
+    return means(table, by, table.attrs["numbers"], groups="question_id", resamples=RESAMPLES)
 
 
 def save_scores(table: pd.DataFrame, folder: Path) -> Path:
@@ -58,12 +52,7 @@ def load_scores(folder: Path) -> pd.DataFrame | None:
             return None
         if facts.pop("scores_sha256", None) not in (None, sha256_of(path)):
             raise ValueError("it was cut or edited")
-        table = pd.read_csv(
-            path,
-            dtype=texts,
-            keep_default_na=False,
-            na_values=[""],
-        )
+        table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=[""])
     except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         got = f"{path} or the .json beside it cannot be read: {error}"
         raise DataError(got, "scores that a run writes", "delete both, run it again") from None

@@ -61,12 +61,7 @@ class ReportTable:
         if len(shown) > _LONG:
             place = {"environment": "longtable"}
         rows = shown.style.hide(axis="index").format(_latex_cell).format_index(in_latex, axis=1)
-        return rows.to_latex(
-            hrules=True,
-            caption=in_latex(self.caption),
-            label=label,
-            **place,
-        )
+        return rows.to_latex(hrules=True, caption=in_latex(self.caption), label=label, **place)
 
 
 def _markdown(shown: pd.DataFrame) -> str:

@@ -32,7 +32,7 @@ from ragbench.onnx_models import run_batches, session
 from ragbench.paths import known_sha256, package_folder, published_file
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Retriever, Searcher, ranked
-from ragbench.text.tokens import TokenOffsets, joined_cutoffs, load_tokenizer
+from ragbench.text.tokens import TokenOffsets, joined_cutoffs, load_tokenizer, texts_before
 
 T = TypeVar("T")
 _Pair = tuple[str, str]  # query, passage
@@ -163,15 +163,8 @@ class LongContextReorder(Retriever):
         """Return the hits that lie within the budget, the last one cut."""
         texts = [hit.chunk.text for hit in hits]
         end = int(joined_cutoffs(texts, [self.budget], self._offsets)[0])
-        kept = []
-        start = 0  # of a chunk in the texts joined with one space
-        for hit in hits:
-            if start >= end:
-                break
-            text = hit.chunk.text
-            kept.append(replace(hit, chunk=replace(hit.chunk, text=text[: end - start])))
-            start += len(text) + 1
-        return kept
+        kept = zip(hits, texts_before(end, texts), strict=False)  # the hits past it are dropped
+        return [replace(hit, chunk=replace(hit.chunk, text=text)) for hit, text in kept]
 
     @cached_property
     def _offsets(self) -> Any:

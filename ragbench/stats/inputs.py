@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,11 @@ from ragbench.errors import DataError
 
 Seed = int | np.random.Generator
 TAIL = (1 - 0.95) / 2  # below an interval, and above it
+
+
+def several(names: str | Sequence[str]) -> list[str]:
+    """Return one name, or several, as a list."""
+    return [names] if isinstance(names, str) else list(names)
 
 
 def as_list(values: Any, name: str, kind: type = str) -> list[Any]:

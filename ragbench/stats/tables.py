@@ -15,7 +15,7 @@ import pandas as pd
 from ragbench.data.relevance import linked_questions
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.records import GRADES
-from ragbench.stats.inputs import Seed, as_paired, group_index
+from ragbench.stats.inputs import Seed, as_paired, group_index, several
 from ragbench.stats.intervals import Interval, bootstrap_ci, is_share, paired_bootstrap_difference
 from ragbench.stats.paired import holm, paired_permutation_test, power_analysis
 
@@ -127,8 +127,8 @@ def means(
 
     Raises ConfigError for grades, which are categories: average "fully_right".
     """
-    by = _several(by)
-    columns = _several(measures)
+    by = several(by)
+    columns = several(measures)
     rows = _with_measures(rows.reset_index(drop=True), columns)
     check_known("column", [*by, *columns], rows.columns)
     shares = {name: name in YES_OR_NO or is_share(rows[name]) for name in columns}
@@ -156,12 +156,6 @@ def _interval_table(intervals: Mapping[tuple, Interval], names: Sequence[str]) -
     table = keys.join(numbers[[*_INTERVAL]].rename(columns=_INTERVAL))
     table.attrs["intervals"] = sorted(set(numbers["method"]) - {""})
     return table
-
-
-def _several(columns: str | Sequence[str]) -> list[str]:
-    if isinstance(columns, str):
-        return [columns]
-    return list(columns)
 
 
 def _parts(rows: pd.DataFrame, by: list[str]) -> Iterable[tuple[tuple, pd.DataFrame]]:
@@ -231,8 +225,8 @@ def compare(
     if not isinstance(measure, str):
         do = "compare one measure at a time, or several by rb.compare_scores(table, columns)"
         raise ConfigError(f"measure is {measure!r}", "the name of one column", do)
-    by = _several(by)
-    names = _several(system)
+    by = several(by)
+    names = several(system)
     rows = _with_measures(rows, [measure])
     check_known("column", [*by, *names, measure, "question_id"], rows.columns)
     system = ", ".join(names)

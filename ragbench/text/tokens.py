@@ -293,6 +293,22 @@ def joined_cutoffs(
     return np.where(values < ends.size, positions, length)
 
 
+def texts_before(end: int, texts: Iterable[str]) -> list[str]:
+    """Return the texts that begin before character ``end`` of ``" ".join(texts)``, the last one
+    cut: ``end`` is a position of `joined_cutoffs`.
+
+    >>> texts_before(5, ["one", "two", "three"])
+    ['one', 't']
+    """
+    before = []
+    for text in texts:
+        if end <= 0:
+            break
+        before.append(text[:end])
+        end -= len(text) + 1
+    return before
+
+
 def truncate(text: str, n_tokens: int, tokenizer: Any = None, begin_token: bool = False) -> str:
     """C_N: the text up to the end of its ``n_tokens``-th token."""
     (position,) = joined_cutoffs([text], [n_tokens], tokenizer, begin_token)
