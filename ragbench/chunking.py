@@ -394,8 +394,9 @@ def split_chunks(
     LangChain.
     """
     if not callable(split):
-        got = f"split is {split!r:.120}"
-        raise ConfigError(got, "a function text -> texts", "pass splitter.split_text")
+        raise ConfigError(
+            f"split is {split!r:.120}", "a function text -> texts", "pass splitter.split_text"
+        )
     chunks = []
     for document in _documents(documents):
         pieces = split(document.text)
@@ -403,8 +404,11 @@ def split_chunks(
         if isinstance(pieces, Iterable) and not isinstance(pieces, str):
             texts = [getattr(piece, "page_content", piece) for piece in pieces]
         if not all(isinstance(text, str) for text in texts):
-            got = f"split gave {pieces!r:.120} for document {document.id!r}"
-            raise ConfigError(got, "a list of texts", "pass splitter.split_text")
+            raise ConfigError(
+                f"split gave {pieces!r:.120} for document {document.id!r}",
+                "a list of texts",
+                "pass splitter.split_text",
+            )
         chunks += _chunks(document, texts)
     return chunks
 

@@ -187,8 +187,11 @@ def _as_flags(message: str, in_yaml: bool) -> str:
 def _pairs(flag: str, pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         if "=" not in pair:
-            do = "write for instance reference=gold_answer, num_ctx=4096"
-            raise ConfigError(f"{flag} {pair}", "OURS=YOURS, or NAME=VALUE", do)
+            raise ConfigError(
+                f"{flag} {pair}",
+                "OURS=YOURS, or NAME=VALUE",
+                "write for instance reference=gold_answer, num_ctx=4096",
+            )
     return dict(pair.split("=", 1) for pair in pairs)
 
 
@@ -370,8 +373,9 @@ def _score(
     if code:
         import_code(Path.cwd(), code)
     if to is None and not plan:
-        do = "add for instance --to report/"
-        raise ConfigError("no --to", "a folder for tables, figures and labels", do)
+        raise ConfigError(
+            "no --to", "a folder for tables, figures and labels", "add for instance --to report/"
+        )
     folder = Path(to or "report")
     options: dict[str, Any] = {"columns": _pairs("--columns", columns), "checker": checker}
     if labels:
@@ -411,8 +415,11 @@ def _reproduce(
 ) -> None:
     """Run the notebooks and rebuild the ledger."""
     if limit and publish:
-        do = "leave one of them out"
-        raise ConfigError("--publish with --limit", "published numbers are of all questions", do)
+        raise ConfigError(
+            "--publish with --limit",
+            "published numbers are of all questions",
+            "leave one of them out",
+        )
     parameters = {}
     if limit:  # a look is no measurement: its ledger is another one
         parameters["LIMIT"] = limit
@@ -442,8 +449,9 @@ def _lab(
         root = Path(folder).resolve()
         os.environ.setdefault("RAGBENCH_RESULTS", str(root / "results"))  # beside the user's files
     if not root.is_dir():
-        do = f"ragbench init {folder}"
-        raise ConfigError(f"there is no folder {root}", "a folder of notebooks", do)
+        raise ConfigError(
+            f"there is no folder {root}", "a folder of notebooks", f"ragbench init {folder}"
+        )
     here = os.path.dirname(sys.executable)
     # of `!ragbench` in a cell
     os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])

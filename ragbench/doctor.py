@@ -119,15 +119,24 @@ def _data_checks() -> Iterator[Check]:
     if hotpot is not None:
         yield Check("HotpotQA", True, hotpot.name)
     else:
-        what = "not here; the notebooks use MiniHop"
-        do = "ragbench data fetch hotpotqa, or set RAGBENCH_DATA to a folder with hotpotqa/"
-        yield Check("HotpotQA", False, what, do, optional=True)
+        yield Check(
+            "HotpotQA",
+            False,
+            "not here; the notebooks use MiniHop",
+            "ragbench data fetch hotpotqa, or set RAGBENCH_DATA to a folder with hotpotqa/",
+            optional=True,
+        )
     for name, place in _SHARED.items():
         if shared_data(place) is not None:
             yield Check(name, True, "in RAGBENCH_DATA")
         else:
-            do = f"set RAGBENCH_DATA to a folder and put it there as {place}"
-            yield Check(name, False, "not here", do, optional=True)
+            yield Check(
+                name,
+                False,
+                "not here",
+                f"set RAGBENCH_DATA to a folder and put it there as {place}",
+                optional=True,
+            )
 
 
 def _ollama() -> Check:
@@ -139,6 +148,11 @@ def _ollama() -> Check:
         names = [printable(name) for name in OllamaServer(timeout_s=2.0, ask_s=2.0).models()]
     except Exception as error:  # of ollama, httpx and json
         why = printable(f"{type(error).__name__}: {error}")
-        what = f"no server ({why}); retrieval, word metrics and replays need none"
-        return Check("Ollama", False, what, do, optional=True)
+        return Check(
+            "Ollama",
+            False,
+            f"no server ({why}); retrieval, word metrics and replays need none",
+            do,
+            optional=True,
+        )
     return Check("Ollama", True, f"{len(names)} models: {', '.join(names[:5])}")

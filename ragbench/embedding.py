@@ -199,8 +199,9 @@ class OllamaEmbedder(_Arrays):
         first = self.model_id
         vectors = _checked(self._vectors(texts), len(texts), repr(self))
         if self._name_and_digest() != first:
-            seen = "was replaced by another model under its name meanwhile"
-            raise self._failure("unusable", seen)
+            raise self._failure(
+                "unusable", "was replaced by another model under its name meanwhile"
+            )
         return vectors
 
     def _vectors(self, texts: Sequence[str]) -> list[Sequence[float]]:
@@ -212,8 +213,9 @@ class OllamaEmbedder(_Arrays):
             if error.kind != "truncated":
                 raise
         text = max(texts, key=len)  # the server does not say which
-        got = f"{text[:60]!r}... of {len(text)} characters is too long"
-        raise self._failure("truncated", got, text=text)
+        raise self._failure(
+            "truncated", f"{text[:60]!r}... of {len(text)} characters is too long", text=text
+        )
 
     def _name_and_digest(self) -> str:
         full_name = self._server.full_name(self.name)
@@ -404,9 +406,11 @@ class CachedEmbeddings(_Arrays):
         expected = getattr(self.embedder, "dimension", longest)
         if len(lengths) > 1 or longest % 1 or longest != expected:
             numbers = ", ".join(f"{length:g}" for length in sorted(lengths))
-            got = f"{self.model_id} has vectors of lengths [{numbers}]"
-            do = f"delete {self.path}, or give the model another model_id"
-            raise ModelError(got, "one length", do)
+            raise ModelError(
+                f"{self.model_id} has vectors of lengths [{numbers}]",
+                "one length",
+                f"delete {self.path}, or give the model another model_id",
+            )
 
     def _compute(
         self, missing: dict[bytes, str], queries: bool, db: sqlite3.Connection
@@ -438,8 +442,11 @@ class CachedEmbeddings(_Arrays):
         arrays = as_array(self.embedder, list(texts.values()), queries=queries)
         for text, array in zip(texts.values(), arrays, strict=True):
             if not array.any():
-                got = f"{self.model_id}: the vector of {text[:60]!r} is all 0"
-                raise ModelError(got, "a vector with a direction", "check the embedding model")
+                raise ModelError(
+                    f"{self.model_id}: the vector of {text[:60]!r} is all 0",
+                    "a vector with a direction",
+                    "check the embedding model",
+                )
         vectors = dict(zip(texts, map(np.ndarray.tobytes, arrays), strict=True))
         with db:
             db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", vectors.items())

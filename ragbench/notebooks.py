@@ -55,8 +55,11 @@ def find(series: str | None = None) -> list[Path]:
         first_digit = SERIES[series]
     files = sorted(folder.glob(f"{first_digit}*.ipynb"))
     if not files:
-        do = "run this inside the checkout"
-        raise DataError(f"no notebook in {folder}", "the numbered notebooks of the checkout", do)
+        raise DataError(
+            f"no notebook in {folder}",
+            "the numbered notebooks of the checkout",
+            "run this inside the checkout",
+        )
     return files
 
 
@@ -108,9 +111,11 @@ def execute(
     _tidy(book)
     nbformat.write(book, out)
     if failure is not None:
-        got = f"{path.name}, {_what_failed(book, failure)}"
-        do = f"open {out} and read the cell's output"
-        raise NotebookError(got, "a clean run from top to bottom", do)
+        raise NotebookError(
+            f"{path.name}, {_what_failed(book, failure)}",
+            "a clean run from top to bottom",
+            f"open {out} and read the cell's output",
+        )
     return out
 
 
@@ -147,8 +152,11 @@ def _insert(book: Any, parameters: Mapping[str, Any], path: Path) -> None:
 
     unknown = set(parameters) - set(_parameters_of(book, parameters))
     if unknown:
-        got = f"{path.name} has no parameter {', '.join(sorted(unknown))}"
-        raise DataError(got, "a name of its parameters cell", "check the spelling")
+        raise DataError(
+            f"{path.name} has no parameter {', '.join(sorted(unknown))}",
+            "a name of its parameters cell",
+            "check the spelling",
+        )
     source = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
     injected = new_code_cell(source, metadata={"tags": ["injected-parameters"]})
     place = [_has_parameters(cell) for cell in book.cells].index(True)
@@ -290,14 +298,16 @@ def create_project(folder: str | os.PathLike[str]) -> Path:
     """
     target = Path(folder).expanduser().resolve()
     if target.is_file() or (target.is_dir() and any(target.iterdir())):
-        got = f"{target} is there already"
-        raise ConfigError(got, "the name of a new or empty folder", "choose another name")
+        raise ConfigError(
+            f"{target} is there already", "the name of a new or empty folder", "choose another name"
+        )
     try:
         target.mkdir(exist_ok=True)
         shutil.copytree(Path(__file__).parent / "template", target, dirs_exist_ok=True)
     except OSError as error:
-        got = f"{target} cannot be made: {error}"
-        raise ConfigError(got, "a folder to write to", "check path and rights") from None
+        raise ConfigError(
+            f"{target} cannot be made: {error}", "a folder to write to", "check path and rights"
+        ) from None
     _copy_manual(target / "help")
     for name in TEMPLATES:
         _copy_template(name, target)

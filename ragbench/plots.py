@@ -318,13 +318,19 @@ def save_figure(
 
 def _check_figure(figure: Figure, alt: str) -> None:
     if not alt.strip():
-        do = "say what one who cannot see it should know"
-        raise ConfigError("an empty alt text", "the picture in words", do)
+        raise ConfigError(
+            "an empty alt text",
+            "the picture in words",
+            "say what one who cannot see it should know",
+        )
     # With A4's long side of 11.7 inches to fill, what is wider has letters nobody can read.
     width = figure.get_size_inches()[0]
     if width > WIDEST:
-        got = f"a figure {width:.1f} inches wide"
-        raise ConfigError(got, f"at most {WIDEST}", "draw fewer panels or split it")
+        raise ConfigError(
+            f"a figure {width:.1f} inches wide",
+            f"at most {WIDEST}",
+            "draw fewer panels or split it",
+        )
 
 
 # -- kinds of figures

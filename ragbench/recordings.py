@@ -325,8 +325,11 @@ def replay(name: str, folder: Path | None = None) -> Cassette:
     file = _file(facts["name"], folder)
     sha256 = sha256_of(file)
     if sha256 != facts["sha256"]:
-        got = f"{file.name} has sha256 {sha256}"
-        raise DataError(got, f"{facts['sha256']}, as {name}.json says", "restore both files")
+        raise DataError(
+            f"{file.name} has sha256 {sha256}",
+            f"{facts['sha256']}, as {name}.json says",
+            "restore both files",
+        )
     return replay_file(file, command=f"python scripts/ship_recording.py {name} --record")
 
 

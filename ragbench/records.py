@@ -190,10 +190,9 @@ def check_records(values: Iterable[Any], kind: type, what: str) -> None:
     """
     for place, value in enumerate(values):
         if not isinstance(value, kind):
-            got = f"{what}: item {place} is {type(value).__name__} {str(value)[:40]!r}"
             names = ", ".join(field.name for field in fields(kind))
             raise DataError(
-                got=got,
+                got=f"{what}: item {place} is {type(value).__name__} {str(value)[:40]!r}",
                 expected=f"a sequence of {kind.__name__} records",
                 do=f"make one {kind.__name__} per row of your table, with the fields {names}",
             )

@@ -56,8 +56,9 @@ def load_dataset(
     options : of the loader.
     """
     if per_kind is not None and per_kind < 1:
-        got = f"per_kind={per_kind}"
-        raise ConfigError(got, "at least 1, or None for all questions", "leave it out")
+        raise ConfigError(
+            f"per_kind={per_kind}", "at least 1, or None for all questions", "leave it out"
+        )
     names = list(table) if name == "auto" else [name]
     for each in names:
         if each not in table:
@@ -83,6 +84,9 @@ def load_dataset(
 def _unknown(name: str, valid: Iterable[str]) -> ConfigError:
     error = unknown("data set", name, valid)
     if Path(name).suffix:
-        do = "load files of your own: data.load_questions(FILE, DOCUMENTS)"
-        return ConfigError(error.got, error.expected, do)
+        return ConfigError(
+            error.got,
+            error.expected,
+            "load files of your own: data.load_questions(FILE, DOCUMENTS)",
+        )
     return error

@@ -186,5 +186,8 @@ def _identify(table: Table) -> None:
         where = f"{table.name}, {table.places[row]}"
         names = " and ".join(keys).replace("question_", "")
         got = f"{where}: the {names} {tuple(keys.iloc[row])}"
-        do = "rename one; or name the column of systems: columns={'system': 'model'}"
-        raise DataError(f"{got} is empty or used twice", "an id that one system uses once", do)
+        raise DataError(
+            f"{got} is empty or used twice",
+            "an id that one system uses once",
+            "rename one; or name the column of systems: columns={'system': 'model'}",
+        )

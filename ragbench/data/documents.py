@@ -120,12 +120,15 @@ def _read_document(path: Path, name: str) -> list[Document]:
     except DataError:
         raise
     except ImportError as error:
-        do = 'pip install "ragbench-lab[documents]"'
-        raise ConfigError(f"{path} without {error.name}", "that package", do) from None
+        raise ConfigError(
+            f"{path} without {error.name}", "that package", 'pip install "ragbench-lab[documents]"'
+        ) from None
     except Exception as error:  # each library has errors of its own, and of its parser
-        got = f"{path} cannot be read: {type(error).__name__}: {error}"
-        expected = f"a whole {ending[1:].upper()} file without a password"
-        raise DataError(got, expected, "open it, and save or export it again") from None
+        raise DataError(
+            f"{path} cannot be read: {type(error).__name__}: {error}",
+            f"a whole {ending[1:].upper()} file without a password",
+            "open it, and save or export it again",
+        ) from None
     _check_texts(path, texts)
     if ending != ".pdf":
         return [Document(name, path.stem, texts[0], meta={"file": name})]
@@ -140,8 +143,9 @@ def _read_document(path: Path, name: str) -> list[Document]:
 def _check_texts(path: Path, texts: list[str]) -> None:
     empty = [str(page) for page, text in enumerate(texts, 1) if not text.strip()]
     if len(empty) == len(texts):
-        do = "run a scan through OCR first"
-        raise EmptyFileError(f"{path} holds no text", "text, not pictures of it", do)
+        raise EmptyFileError(
+            f"{path} holds no text", "text, not pictures of it", "run a scan through OCR first"
+        )
     if empty:
         pages = ", ".join(empty)
         what = f"no text on page {pages} of {len(texts)}"
@@ -153,9 +157,11 @@ def _check_size(path: Path, raw: bytes) -> None:
     size = len(raw)
     tags = raw.count(b"<") - raw.count(b"</")
     if size > _MAX_BYTES or tags > _MAX_TAGS:
-        got = f"{path} has a part of {size:,} bytes and {tags:,} elements"
-        expected = f"at most {_MAX_TAGS:,} elements and {_MAX_BYTES:,} bytes"
-        raise DataError(got, expected, "split it into several files")
+        raise DataError(
+            f"{path} has a part of {size:,} bytes and {tags:,} elements",
+            f"at most {_MAX_TAGS:,} elements and {_MAX_BYTES:,} bytes",
+            "split it into several files",
+        )
 
 
 def _lines(pieces: Iterable[str]) -> str:
@@ -181,8 +187,11 @@ def _pdf_pages(path: Path) -> list[str]:
         nonlocal operations
         operations += 1
         if operations > MAX_OPERATIONS:
-            got = f"{path} draws more than {MAX_OPERATIONS:,} times"
-            raise DataError(got, "pages of text", "print it to a new PDF, or split it")
+            raise DataError(
+                f"{path} draws more than {MAX_OPERATIONS:,} times",
+                "pages of text",
+                "print it to a new PDF, or split it",
+            )
 
     texts = []
     for page in reader.pages:
@@ -201,8 +210,11 @@ def _check_pages(path: Path, reader: Any) -> None:
     while nodes:
         count += 1
         if count > _MAX_PAGES:
-            got = f"{path} ({path.stat().st_size:,} bytes) has more than {_MAX_PAGES:,} pages"
-            raise DataError(got, "fewer pages", "print it to a new PDF, or split it")
+            raise DataError(
+                f"{path} ({path.stat().st_size:,} bytes) has more than {_MAX_PAGES:,} pages",
+                "fewer pages",
+                "print it to a new PDF, or split it",
+            )
         nodes += nodes.pop().get_object().get("/Kids", [])
 
 
@@ -268,8 +280,11 @@ def _html_text(path: Path) -> list[str]:
         return [""]
     for entry in parser.error_log:
         if entry.level == etree.ErrorLevels.FATAL:
-            got = f"{path} cannot be read to its end: {entry.message}"
-            raise DataError(got, "elements that end", "correct or simplify it")
+            raise DataError(
+                f"{path} cannot be read to its end: {entry.message}",
+                "elements that end",
+                "correct or simplify it",
+            )
     return [_lines(_html_pieces(root))]
 
 

@@ -66,8 +66,11 @@ def load_dragonball(
     folder = shared_file(path, "rageval", name="DRAGONBall", do=do)
     file = next((folder / name for name in _QUESTIONS if (folder / name).is_file()), None)
     if file is None:
-        got = f"the folder {folder} has no questions file"
-        raise DataError(got, f"one of {', '.join(_QUESTIONS)}", "check the path")
+        raise DataError(
+            f"the folder {folder} has no questions file",
+            f"one of {', '.join(_QUESTIONS)}",
+            "check the path",
+        )
     texts = folder / _DOCUMENTS
     documents = each_record(texts, read_jsonl(texts), _document)
     questions = each_record(file, read_jsonl(file), _question)
@@ -85,9 +88,11 @@ def _check_documents(
     for question in questions:
         absent = set(question.meta["doc_ids"]) - ids
         if absent:
-            got = f"{file}: {min(absent)} of question {question.id} is no document"
-            do = f"check that {_DOCUMENTS} belongs to this questions file"
-            raise DataError(got, "the doc_id of a document", do)
+            raise DataError(
+                f"{file}: {min(absent)} of question {question.id} is no document",
+                "the doc_id of a document",
+                f"check that {_DOCUMENTS} belongs to this questions file",
+            )
 
 
 def _only(records: list[Any], wanted: dict[str, str | None]) -> tuple[Any, ...]:

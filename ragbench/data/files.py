@@ -76,12 +76,15 @@ def read_text(path: str | Path) -> str:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         byte = raw[error.start]
-        got = f"{path}, line {line}: byte 0x{byte:02x} is not UTF-8"
-        do = "in Excel: File, Save as, CSV UTF-8; in an editor: Save as, encoding UTF-8"
-        raise DataError(got, "text in UTF-8", do) from None
+        raise DataError(
+            f"{path}, line {line}: byte 0x{byte:02x} is not UTF-8",
+            "text in UTF-8",
+            "in Excel: File, Save as, CSV UTF-8; in an editor: Save as, encoding UTF-8",
+        ) from None
     if not text.strip("\0 \r\n\t"):
-        do = "check that it was written completely"
-        raise EmptyFileError(f"{path} is empty", "at least one record", do)
+        raise EmptyFileError(
+            f"{path} is empty", "at least one record", "check that it was written completely"
+        )
     return text
 
 
@@ -97,8 +100,11 @@ def _unpacked(path: Path) -> bytes:
             got += f"; the folder holds {', '.join(_closest(path.parent, path.name))}"
         raise DataError(got, "an existing file", "check the path") from None
     except (OSError, EOFError, zlib.error) as error:
-        got = f"{path} cannot be read: {error}"
-        raise DataError(got, "a whole file (for a folder: load_documents)", "check it") from None
+        raise DataError(
+            f"{path} cannot be read: {error}",
+            "a whole file (for a folder: load_documents)",
+            "check it",
+        ) from None
     check_unpacked(path, len(raw))
     return raw
 
@@ -112,8 +118,11 @@ def _closest(folder: Path, name: str) -> list[str]:
 def check_unpacked(path: Path, size: int) -> None:
     """Refuse a file of more than `MAX_UNPACKED` bytes when unpacked."""
     if size > MAX_UNPACKED:
-        got = f"{path} ({path.stat().st_size:,} bytes) unpacks to more than {MAX_UNPACKED:,} bytes"
-        raise DataError(got, "a smaller file", "split it, or leave out what is not needed")
+        raise DataError(
+            f"{path} ({path.stat().st_size:,} bytes) unpacks to more than {MAX_UNPACKED:,} bytes",
+            "a smaller file",
+            "split it, or leave out what is not needed",
+        )
 
 
 def _parsed(text: str, path: str | Path, line: int | None = None) -> Any:
@@ -128,8 +137,9 @@ def _parsed(text: str, path: str | Path, line: int | None = None) -> Any:
     except (RecursionError, UnicodeEncodeError) as error:
         got = f"{path}, line {line or 1}: {error}"
     expected = "one JSON object per line" if line else "valid JSON"
-    do = "correct that place; a file with one record a line is named .jsonl"
-    raise DataError(got, expected, do)
+    raise DataError(
+        got, expected, "correct that place; a file with one record a line is named .jsonl"
+    )
 
 
 def read_json(path: str | Path) -> Any:
@@ -146,9 +156,11 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[str, dict]]:
             continue
         row = _parsed(line, path, number)
         if not isinstance(row, dict):
-            got = f"{path}, line {number} is a JSON {type(row).__name__}"
-            do = "write one object per line, or name a list .json"
-            raise DataError(got, 'an object such as {"question": ...}', do)
+            raise DataError(
+                f"{path}, line {number} is a JSON {type(row).__name__}",
+                'an object such as {"question": ...}',
+                "write one object per line, or name a list .json",
+            )
         yield f"line {number}", row
 
 
@@ -170,9 +182,12 @@ def as_record(shape: type[Record], row: Any, where: str, add: str = "add it") ->
     value = fault["input"]
     expected = fault["msg"]
     if fault["type"] == "missing":
-        got = f"{where}: no field {field!r} (it has {', '.join(map(repr, value))})"
         name = field.rpartition(".")[2]
-        raise DataError(got, expected, add.replace("{field}", name))
+        raise DataError(
+            f"{where}: no field {field!r} (it has {', '.join(map(repr, value))})",
+            expected,
+            add.replace("{field}", name),
+        )
     shown = f"{value!r:.60}"
     if not str(value).strip():
         shown = "empty"
@@ -213,8 +228,11 @@ def each_record(
             record = make(row, where)
             key = once(record) if once else None
             if key is not None and first.setdefault(key, place) != place:
-                got = f"{where}: {key!r} was there before ({first[key]})"
-                raise DataError(got, "each one once", "rename or remove one of the two")
+                raise DataError(
+                    f"{where}: {key!r} was there before ({first[key]})",
+                    "each one once",
+                    "rename or remove one of the two",
+                )
             records.append(record)
         except DataError as error:
             errors.append(error)

@@ -207,6 +207,8 @@ def fetch_hotpotqa(url: str = _URL) -> Path:
     try:
         return Path(pooch.retrieve(url, sha256, OFFICIAL_NAME, target, downloader=download))
     except (OSError, ValueError) as error:  # requests' errors; pooch's, which names both hashes
-        expected = f"the official file, {sha256}"
-        do = "try again, or copy the file into RAGBENCH_DATA/hotpotqa; a proxy may have answered"
-        raise DataError(f"{url}: {error}", expected, do) from None
+        raise DataError(
+            f"{url}: {error}",
+            f"the official file, {sha256}",
+            "try again, or copy the file into RAGBENCH_DATA/hotpotqa; a proxy may have answered",
+        ) from None

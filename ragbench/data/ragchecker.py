@@ -196,8 +196,9 @@ def _result(data: Any, where: str) -> RagResult:
     if isinstance(data, dict):
         where = f"{where} (id {data.get('query_id')!r})"
         if "retrieved_context" not in data:
-            got = f"{where}: no field 'retrieved_context'"
-            raise DataError(got, "a list of texts", "write [] for none")
+            raise DataError(
+                f"{where}: no field 'retrieved_context'", "a list of texts", "write [] for none"
+            )
         extra = {name: value for name, value in data.items() if name not in _NAMES.values()}
         data = {**data, "extra": extra}
     row = as_record(RagResult, data, where, 'add it; write "" for an empty text')
@@ -223,9 +224,11 @@ def _check_sizes(row: RagResult, names: Sequence[str], where: str) -> None:
     is_even = all(len(of_claim) == chunks for of_claim in labels)
     if not is_even or len(set(sizes.values())) > 1:
         listed = ", ".join(f"{name} has {size}" for name, size in sizes.items())
-        got = f"{where}: {listed}, or not {chunks} labels in each row"
-        expected = "as many claims in each, and a label per retrieved text"
-        raise DataError(got, expected, "check that result again; do not pad the labels")
+        raise DataError(
+            f"{where}: {listed}, or not {chunks} labels in each row",
+            "as many claims in each, and a label per retrieved text",
+            "check that result again; do not pad the labels",
+        )
 
 
 def load_ragchecker_meta(path: str | Path | None = None) -> pd.DataFrame:

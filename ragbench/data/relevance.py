@@ -68,8 +68,11 @@ def _judgements(
             missing = judgement.query
         elif judgement.document in documents:
             continue
-        got = f"{path}: {missing!r} is not in the folder"
-        raise DataError(got, "ids of queries and of documents of the folder", "correct it")
+        raise DataError(
+            f"{path}: {missing!r} is not in the folder",
+            "ids of queries and of documents of the folder",
+            "correct it",
+        )
     return read
 
 
@@ -137,8 +140,9 @@ def write_trec_run(
 def _trec_cell(value: Any) -> str:
     written = as_id(value).replace(" ", "%20")  # blanks divide the cells
     if len(written.split()) != 1:
-        got = f"the id {value!r}"
-        raise DataError(got, "an id without tabs and line breaks, not empty", "rename it")
+        raise DataError(
+            f"the id {value!r}", "an id without tabs and line breaks, not empty", "rename it"
+        )
     return written
 
 

@@ -114,14 +114,19 @@ class Table(NamedTuple):
         is not there.
         """
         if self.frame.empty:
-            do = "check that it was written completely"
-            raise DataError(f"{self.name} holds no record", "at least one", do)
+            raise DataError(
+                f"{self.name} holds no record",
+                "at least one",
+                "check that it was written completely",
+            )
         heads = list(self.frame.columns.map(str))
         for ours, theirs in columns.items():
             if theirs not in heads:
-                got = f"{self.name}: {option} names the column {theirs!r} for {ours!r}"
-                do = f"correct {option}={{{ours!r}: {theirs!r}}}: our name first, then yours"
-                raise DataError(got, f"one of {', '.join(heads)}", do)
+                raise DataError(
+                    f"{self.name}: {option} names the column {theirs!r} for {ours!r}",
+                    f"one of {', '.join(heads)}",
+                    f"correct {option}={{{ours!r}: {theirs!r}}}: our name first, then yours",
+                )
         names = _our_names(heads, aliases, columns)
         _check_once(self.name, heads, names, option)
         frame = self.frame.set_axis(names, axis=1)
@@ -155,9 +160,11 @@ def _check_once(table: str, heads: Sequence[str], names: Sequence[str], option: 
         first = names.index(ours)
         if first < place:
             second = heads[place]
-            got = f"{table}: the columns {heads[first]!r} and {second!r} both mean {ours!r}"
-            do = f"say which: {option}={{{ours!r}: {second!r}}}"
-            raise DataError(got, "one of them", do)
+            raise DataError(
+                f"{table}: the columns {heads[first]!r} and {second!r} both mean {ours!r}",
+                "one of them",
+                f"say which: {option}={{{ours!r}: {second!r}}}",
+            )
 
 
 def _simple_name(column: str) -> str:
@@ -223,11 +230,11 @@ def _as_dict(row: Any, name: str) -> dict:
 
 
 def _no_table(source: Any, name: str) -> DataError:
-    expected = (
-        "a data frame, a list of dicts or of objects with fields, columns of one length, or a path"
+    return DataError(
+        f"{name}: a table as {type(source).__name__}",
+        "a data frame, a list of dicts or of objects with fields, columns of one length, or a path",
+        "bring it into one of these forms; of several sets pass one",
     )
-    do = "bring it into one of these forms; of several sets pass one"
-    return DataError(f"{name}: a table as {type(source).__name__}", expected, do)
 
 
 def _result_row(result: RagResult) -> dict:
@@ -255,12 +262,16 @@ def _read_file(path: Path) -> Table:
         frame = pd.DataFrame(list(rows.values()), dtype=object)
         return Table(str(path), list(rows), frame, ending in _CSVS)
     if not path.exists():
-        got = f"there is no file or folder {path.absolute()}"
-        raise DataError(got, "an existing one", "check the path")
+        raise DataError(
+            f"there is no file or folder {path.absolute()}", "an existing one", "check the path"
+        )
     endings = [*_READERS, ".parquet", ".json"]
     error = unknown("kind of file", ending or path.name, endings)
-    do = "save it as CSV: in Excel or LibreOffice File, Save as, CSV UTF-8"
-    raise ConfigError(error.got, error.expected, do)
+    raise ConfigError(
+        error.got,
+        error.expected,
+        "save it as CSV: in Excel or LibreOffice File, Save as, CSV UTF-8",
+    )
 
 
 def _read_csv(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
@@ -284,9 +295,11 @@ def _read_csv(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
             if any(row.values()):
                 yield f"line {reader.line_num}", row
     except csv.Error as error:
-        got = f"{path}, line {reader.line_num}: {error}"
-        do = f'put cells that hold {separator!r} or line breaks in double quotes, a quote as ""'
-        raise DataError(got, "one cell for each column, quotes closed", do) from None
+        raise DataError(
+            f"{path}, line {reader.line_num}: {error}",
+            "one cell for each column, quotes closed",
+            f'put cells that hold {separator!r} or line breaks in double quotes, a quote as ""',
+        ) from None
 
 
 _READERS = {".csv": _read_csv, ".tsv": _read_csv, ".jsonl": read_jsonl, ".jl": read_jsonl}
@@ -298,8 +311,9 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        do = 'pip install "ragbench-lab[parquet]"'
-        raise ConfigError(f"{path} without pyarrow", "that package", do) from None
+        raise ConfigError(
+            f"{path} without pyarrow", "that package", 'pip install "ragbench-lab[parquet]"'
+        ) from None
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             rows = _batch_rows(path, file.metadata)
@@ -311,16 +325,22 @@ def _read_parquet(path: Path) -> pd.DataFrame:
                 batches.append(batch)
             return pyarrow.Table.from_batches(batches, file.schema_arrow).to_pandas()
     except (OSError, ValueError) as error:
-        got = f"{path} cannot be read: {error}"
-        raise DataError(got, "a Parquet file", "check that it was written completely") from None
+        raise DataError(
+            f"{path} cannot be read: {error}",
+            "a Parquet file",
+            "check that it was written completely",
+        ) from None
 
 
 def _batch_rows(path: Path, head: Any) -> int:
     """Check the number of a Parquet file's cells; return how many rows may be read at a time."""
     cells = head.num_rows * max(head.num_columns, 1)
     if cells > MAX_CELLS:
-        got = f"{path} ({path.stat().st_size:,} bytes) unpacks to {cells:,} cells"
-        raise DataError(got, f"at most {MAX_CELLS:,} cells", "split it into several files")
+        raise DataError(
+            f"{path} ({path.stat().st_size:,} bytes) unpacks to {cells:,} cells",
+            f"at most {MAX_CELLS:,} cells",
+            "split it into several files",
+        )
     largest = 1  # bytes of a group of rows: no cell is longer than the group that holds it
     for number in range(head.num_row_groups):
         largest = max(largest, head.row_group(number).total_byte_size)

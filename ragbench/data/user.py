@@ -137,9 +137,11 @@ def _read_questions(
     table = _in_our_names(Table.of(source), _QUESTION, fields, needed)
     if {"contexts", "ground_truth", "answer"} <= {*table.frame}:
         got = f"{table.name}: columns of answers that were already given"
-        expected = "questions with their true answers: 'answer' here is what a system said"
-        do = "score them with rb.score, or name the true answer: fields={'answer': 'ground_truth'}"
-        raise DataError(f"{got} ({', '.join(table.frame)})", expected, do)
+        raise DataError(
+            f"{got} ({', '.join(table.frame)})",
+            "questions with their true answers: 'answer' here is what a system said",
+            "score them with rb.score, or name the true answer: fields={'answer': 'ground_truth'}",
+        )
     questions = _records(table, needed, lambda row, where: _question(row, where, by_title))
     if "id" in table.frame:
         return questions
@@ -221,8 +223,11 @@ def _records(table: Table, needed: Sequence[str], make: Callable[[dict, str], An
     for field in needed:
         if field not in table.frame:
             there = ", ".join(map(repr, table.frame))
-            got = f"{table.name}: no field {field!r} (it has {there})"
-            raise DataError(got, f"a column {field!r}", _ADD.replace("{field}", field))
+            raise DataError(
+                f"{table.name}: no field {field!r} (it has {there})",
+                f"a column {field!r}",
+                _ADD.replace("{field}", field),
+            )
 
     def read(row: dict, where: str) -> Any:
         if not all(isinstance(value, str) for value in row.values()):
@@ -365,13 +370,15 @@ def _absent_references(dataset: Dataset) -> dict[str, str]:
 def _evidence_problems(question: Question, min_documents: int) -> Iterator[Problem]:
     if not question.references:
         if not _is_unanswerable(question):
-            do = "add references or supporting_facts"
-            yield Problem(question.id, "no supporting text", do)
+            yield Problem(question.id, "no supporting text", "add references or supporting_facts")
         return
     count = len(set(question.meta.get("doc_ids", ())))
     if 0 < count < min_documents:
-        what = f"evidence from {count} document(s), {min_documents} wanted"
-        yield Problem(question.id, what, "add the missing hop, or lower min_documents")
+        yield Problem(
+            question.id,
+            f"evidence from {count} document(s), {min_documents} wanted",
+            "add the missing hop, or lower min_documents",
+        )
     # An answer stands in the evidence, is yes or no, a choice that the question names, or reasoned.
     answer = plain_words(question.answer)
     texts = [" ".join(question.references), "yes", "no"]
@@ -380,9 +387,10 @@ def _evidence_problems(question: Question, min_documents: int) -> Iterator[Probl
     if any(answer in plain_words(text) for text in texts):
         return
     if not str(question.meta.get("reasoning", "")).strip():
-        what = f"the answer {question.answer!r} is not in its evidence word for word"
-        do = (
+        yield Problem(
+            question.id,
+            f"the answer {question.answer!r} is not in its evidence word for word",
             "correct it if it is wrong; if it is right in other words, a column 'reasoning' may "
-            "say how it follows"
+            "say how it follows",
+            note=True,
         )
-        yield Problem(question.id, what, do, note=True)

@@ -264,8 +264,9 @@ def _founded_sentences(writer: Writer, text: str, configuration: Configuration) 
     sentences = []
     for sentence in split_sentences(" ".join(text.split()), "en"):
         if unfounded_numbers(sentence, values):
-            reason = "a sentence with an invented number"
-            writer.reject(configuration.id, "document", reason, sentence)
+            writer.reject(
+                configuration.id, "document", "a sentence with an invented number", sentence
+            )
         else:
             sentences.append(sentence)
     return tuple(sentences)

@@ -320,8 +320,9 @@ def _answered_elsewhere(
     faults = {}
     for name, label in zip(names, copied, strict=True):
         if label is None:
-            reason = "the check whether the documents answer it could not be read"
-            writer.reject(name, "unanswerable", reason)
+            writer.reject(
+                name, "unanswerable", "the check whether the documents answer it could not be read"
+            )
         elif label.sentences:
             faults[name] = f"the documents may answer it: {label.sentences[0][:80]!r}"
     return faults
@@ -369,9 +370,11 @@ def accept_drafts(
             counts["open"] += 1
     counts["accepted"] = len(accepted)
     if not accepted:
-        got = f"no draft was accepted ({counts['dropped']} dropped, {counts['open']} open)"
-        do = "label them with rb.widgets.LabellingTool(rb.draft_items(questions), 'draft')"
-        raise DataError(got, "at least one label 'accept'", do)
+        raise DataError(
+            f"no draft was accepted ({counts['dropped']} dropped, {counts['open']} open)",
+            "at least one label 'accept'",
+            "label them with rb.widgets.LabellingTool(rb.draft_items(questions), 'draft')",
+        )
     _write(accepted, to)
     return counts
 

@@ -175,8 +175,10 @@ def find_references(
         sentences = _sentences(question, documents)
         chosen = sorted(set(reply.sentences))
         if chosen and not 1 <= chosen[0] <= chosen[-1] <= len(sentences):
-            detail = f"{reply.sentences}, but there are {len(sentences)}"
-            raise Unfit("a sentence that does not exist", detail)
+            raise Unfit(
+                "a sentence that does not exist",
+                f"{reply.sentences}, but there are {len(sentences)}",
+            )
         return replace(question, references=tuple(sentences[n - 1] for n in chosen))
 
     by_id = _by_id(questions)
@@ -241,8 +243,10 @@ def refine_answers(
         sentences = _texts(_sentences(question, documents))
         references = _texts(question.references)
         if question.kind != "summary" and len(references) > _MOST_REFERENCES * len(sentences):
-            reason = "references to more than half of the sentences"
-            raise Unfit(reason, f"{len(references)} of {len(sentences)}")
+            raise Unfit(
+                "references to more than half of the sentences",
+                f"{len(references)} of {len(sentences)}",
+            )
         return {
             "language": LANGUAGE,
             "sentences": _numbered(sentences),

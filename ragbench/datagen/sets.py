@@ -85,8 +85,11 @@ class GeneratedSet:
         """
         folder = Path(out).expanduser()
         if folder.is_file() or (folder.exists() and any(folder.iterdir())):
-            do = "choose another, or move its files away"
-            raise DataError(f"{folder} is not an empty folder", "a folder that is new or empty", do)
+            raise DataError(
+                f"{folder} is not an empty folder",
+                "a folder that is new or empty",
+                "choose another, or move its files away",
+            )
         folder.mkdir(parents=True, exist_ok=True)
         data = self.dataset()
         documents = [

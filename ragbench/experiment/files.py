@@ -29,8 +29,9 @@ class _Loader(yaml.SafeLoader):
         mapping = {}
         for key, value in node.value:
             if key.value in mapping:
-                problem = f"the key {key.value!r} twice"
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key {key.value!r} twice", problem_mark=key.start_mark
+                )
             mapping[key.value] = self.construct_object(value, deep=True)
         return mapping
 
@@ -82,9 +83,10 @@ def read_experiment(path: Path, keys: Collection[str]) -> dict[str, Any]:
 def _check_aliases(text: str) -> None:
     aliases = [event for event in yaml.parse(text) if isinstance(event, yaml.AliasEvent)]
     if len(aliases) > _MAX_ALIASES:
-        problem = f"more than {_MAX_ALIASES} aliases (*name)"
         mark = aliases[_MAX_ALIASES].start_mark
-        raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+        raise yaml.MarkedYAMLError(
+            problem=f"more than {_MAX_ALIASES} aliases (*name)", problem_mark=mark
+        )
 
 
 def _known_slip(path: Path, text: str, keys: Collection[str]) -> ConfigError | None:

@@ -507,8 +507,11 @@ def _take_grade(row: Row, verdict: Grade) -> None:
         row.judge_raw = verdict.raw or None
         row.fail("grade", verdict.meta["error"], verdict.meta["detail"])
     elif isinstance(verdict.value, bool) or verdict.value not in [*scale]:
-        got = f"the judge {row.judge!r} gave {verdict.value!r}, none of the grades {[*scale]}"
-        row.fail("grade", "invalid", got)
+        row.fail(
+            "grade",
+            "invalid",
+            f"the judge {row.judge!r} gave {verdict.value!r}, none of the grades {[*scale]}",
+        )
     else:
         row.grade = int(verdict.value)
 

@@ -82,8 +82,9 @@ def generate(
         ids = _names(questions, contexts)
     ids = list(ids)
     if len(ids) != len(prompts):
-        got = f"{len(ids)} ids for {len(prompts)} prompts"
-        raise ConfigError(got, "one per prompt", "check ids")
+        raise ConfigError(
+            f"{len(ids)} ids for {len(prompts)} prompts", "one per prompt", "check ids"
+        )
     replies = _ask_by_question(model, questions, prompts, ids, settings)
     facts = {file: _facts_of(file) | {"concurrency": concurrency} for file in set(files)}
     answers = []
@@ -164,24 +165,34 @@ def _as_answer(
 
 def _check(questions: Any, contexts: Any) -> None:
     if isinstance(contexts, str) or isinstance(questions, str | Question):
-        do = "generate(model, [question], [context])"
-        raise ConfigError("a single question or context", "a list of each", do)
+        raise ConfigError(
+            "a single question or context",
+            "a list of each",
+            "generate(model, [question], [context])",
+        )
     if len(questions) != len(contexts):
-        got = f"{len(contexts)} contexts for {len(questions)} questions"
-        do = "repeat a question for each of its contexts"
-        raise ConfigError(got, "one context (or None) per question", do)
+        raise ConfigError(
+            f"{len(contexts)} contexts for {len(questions)} questions",
+            "one context (or None) per question",
+            "repeat a question for each of its contexts",
+        )
     for question, context in zip(questions, contexts, strict=True):
         if not isinstance(context, str | None):
-            got = f"the context of question {question.id!r} is {type(context).__name__}"
-            do = "join the texts of a question's chunks"
-            raise ConfigError(got, "str, or None for the query alone", do)
+            raise ConfigError(
+                f"the context of question {question.id!r} is {type(context).__name__}",
+                "str, or None for the query alone",
+                "join the texts of a question's chunks",
+            )
 
 
 def _refuse_options(options: Mapping[str, Any]) -> None:
     names = [name for name, value in options.items() if value is not None]
     if names:
-        got = f"{', '.join(names)} for an object that answers"
-        raise ConfigError(got, "no options of a chat model", "leave them out")
+        raise ConfigError(
+            f"{', '.join(names)} for an object that answers",
+            "no options of a chat model",
+            "leave them out",
+        )
 
 
 def _answer_of(generator: Any, question: Question, context: str | None) -> Answer:
@@ -190,6 +201,9 @@ def _answer_of(generator: Any, question: Question, context: str | None) -> Answe
     text = generator.answer(question.text, context or "")
     seconds = time.perf_counter() - start
     if not isinstance(text, str):
-        got = f"the generator {generator.name!r} gave {type(text).__name__}"
-        raise ModelError(got, "a text", "let it return '' where it has no answer")
+        raise ModelError(
+            f"the generator {generator.name!r} gave {type(text).__name__}",
+            "a text",
+            "let it return '' where it has no answer",
+        )
     return Answer(question.id, text, generator.name, seconds)

@@ -72,6 +72,9 @@ class ModelChecker:
                 labels.append(_LABELS[verdict[1].lower()])
         if unread:
             got = f"{len(unread)} of {len(replies)} claims got no label"
-            do = "use a model made for this form, such as ollama:bespoke-minicheck"
-            raise ModelError(f"{got}; the first reply: {unread[0]}", "Yes or No", do)
+            raise ModelError(
+                f"{got}; the first reply: {unread[0]}",
+                "Yes or No",
+                "use a model made for this form, such as ollama:bespoke-minicheck",
+            )
         return labels

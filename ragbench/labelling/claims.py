@@ -170,8 +170,11 @@ def _records(results: Sequence[RagResult]) -> list[RagResult]:
     rows = as_list(results, "results", RagResult)
     for name, count in Counter(str(row.id) for row in rows).items():
         if count > 1:
-            got = f"the id {name!r} belongs to several results"
-            raise DataError(got, "an id used once", "put the system's name into the ids")
+            raise DataError(
+                f"the id {name!r} belongs to several results",
+                "an id used once",
+                "put the system's name into the ids",
+            )
     return rows
 
 
@@ -266,9 +269,11 @@ def _checked_by(checker: Any, claims: list[Claim], texts: list[str]) -> np.ndarr
         return np.empty(shape, object)
     labels = np.array(checker.check_many(claims, texts), object)
     if labels.shape != shape:
-        got = f"labels of {checker!r} of shape {labels.shape}"
-        expected = f"shape {shape}: a row per claim, a column per text"
-        raise ConfigError(got, expected, "correct its check_many; do not pad the labels")
+        raise ConfigError(
+            f"labels of {checker!r} of shape {labels.shape}",
+            f"shape {shape}: a row per claim, a column per text",
+            "correct its check_many; do not pad the labels",
+        )
     return labels
 
 

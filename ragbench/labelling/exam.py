@@ -130,9 +130,11 @@ def measure_judge(
     if judge is None:
         raise not_named("judge", ", or an object with grade_all(questions, answers)")
     if set(prompt_scale(prompt) or GRADES) != set(GRADES):
-        got = f"the grades of the prompt {prompt}"
-        do = "grade answers of your own by hand, and compare by ragbench.kappa"
-        raise ConfigError(got, "1 to 5, as the reference grades are", do)
+        raise ConfigError(
+            f"the grades of the prompt {prompt}",
+            "1 to 5, as the reference grades are",
+            "grade answers of your own by hand, and compare by ragbench.kappa",
+        )
     runs = [judge, *(_with_seed(judge, number) for number in range(1, repeats))]
     exams = []
     if not hasattr(judge, "grade_all"):
@@ -153,8 +155,11 @@ def _with_seed(judge: Any, added: int) -> Any:
     if isinstance(judge, str | Mapping):
         model = chat_model(judge)
     if not hasattr(model, "seed"):
-        got = f"repeats of a judge of the class {type(model).__name__}"
-        raise ConfigError(got, "a model with a seed", "use rb.chat_model")
+        raise ConfigError(
+            f"repeats of a judge of the class {type(model).__name__}",
+            "a model with a seed",
+            "use rb.chat_model",
+        )
     return model.model_copy(update={"seed": (model.seed or 0) + added})
 
 
@@ -169,9 +174,11 @@ def _examined(
     failures = graded["failure"].dropna()
     came = failures.str.startswith(("unusable", "truncated")).any()
     if len(failures) == len(graded) and not came:
-        got = f"none of {len(graded)} answers was graded; the first reason: {failures.iloc[0]}"
-        do = "see ragbench doctor --model, then run again"
-        raise ModelError(got, "a judge that replies with grades", do)
+        raise ModelError(
+            f"none of {len(graded)} answers was graded; the first reason: {failures.iloc[0]}",
+            "a judge that replies with grades",
+            "see ragbench doctor --model, then run again",
+        )
     grades = pd.concat([run["grade"] for run in runs], axis=1)
     differ = grades.nunique(axis=1).gt(1).astype(float)
     was_repeated = grades.notna().sum(axis=1) > 1

@@ -76,8 +76,11 @@ def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tupl
     """
     size = _SIZES.get(per_prompt, per_prompt)
     if not isinstance(size, int) or size < 1:
-        expected = "'one', 'ten', 'systems' or a number of at least 1"
-        raise ConfigError(f"per_prompt={per_prompt!r}", expected, "choose one of these")
+        raise ConfigError(
+            f"per_prompt={per_prompt!r}",
+            "'one', 'ten', 'systems' or a number of at least 1",
+            "choose one of these",
+        )
     largest: dict[str, int] = defaultdict(int)  # budget of each question's answers
     for answer in answers:
         budget = _filled(answer.meta.get("budget")) or 0

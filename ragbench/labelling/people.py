@@ -167,8 +167,9 @@ def append_labels(path: str | Path, labels: pd.DataFrame | Iterable[Mapping[str,
     with lock, open(path, "a+b") as file:
         is_new = file.tell() == 0
         if not is_new and not _is_label_file(path):
-            expected = f"the first line {_HEAD}"
-            raise DataError(f"{path} is no label file", expected, "choose another file")
+            raise DataError(
+                f"{path} is no label file", f"the first line {_HEAD}", "choose another file"
+            )
         lines = rows.to_csv(None, index=False, header=is_new, lineterminator="\n")
         file.write(lines.encode("utf-8"))
 
@@ -190,9 +191,11 @@ def load_labels(*paths: str | Path) -> pd.DataFrame:
     for file in files:
         first, *lines = read_text(file).splitlines()
         if first != _HEAD:
-            got = f"{file}, line 1: {first[:80]!r}"
-            do = "check that this is a label file; a spreadsheet may have changed its separator"
-            raise DataError(got, f"the columns {_HEAD}", do)
+            raise DataError(
+                f"{file}, line 1: {first[:80]!r}",
+                f"the columns {_HEAD}",
+                "check that this is a label file; a spreadsheet may have changed its separator",
+            )
         numbered = enumerate(csv.reader(lines), 2)
         cells = ((f"line {number}", row) for number, row in numbered if row)
         rows += each_record(file, cells, _checked, None)
@@ -216,8 +219,11 @@ def _checked(row: list[str], where: str) -> list[str]:
     """Return a row that is as the form writes it."""
     fault = _fault(row)
     if fault:
-        expected = "a row as the labelling form writes it"
-        raise DataError(f"{where}: {fault}", expected, "correct or remove that line")
+        raise DataError(
+            f"{where}: {fault}",
+            "a row as the labelling form writes it",
+            "correct or remove that line",
+        )
     return row
 
 
@@ -273,9 +279,11 @@ def _shared_kind(a: pd.DataFrame, b: pd.DataFrame) -> _LabelKind:
     by_a = sorted(set(a["annotator"]))
     by_b = sorted(set(b["annotator"]))
     if (len(kinds), len(by_a), len(by_b)) != (1, 1, 1) or by_a == by_b:
-        got = f"labels of kind {', '.join(kinds)} by {by_a} and {by_b}"
-        do = "take current(labels, kind), and each person's rows of it"
-        raise DataError(got, "one kind, two people", do)
+        raise DataError(
+            f"labels of kind {', '.join(kinds)} by {by_a} and {by_b}",
+            "one kind, two people",
+            "take current(labels, kind), and each person's rows of it",
+        )
     return KINDS[kinds[0]]
 
 
@@ -452,7 +460,9 @@ def _check_items(items: Sequence[LabelItem], kind: _LabelKind) -> None:
     for item in items:
         name = f"item {item.id!r}"
         if len(item.candidates) != kind.candidates:
-            got = f"{name} with {len(item.candidates)} candidates"
-            raise ConfigError(got, f"{kind.candidates} for {kind.name}")
+            raise ConfigError(
+                f"{name} with {len(item.candidates)} candidates",
+                f"{kind.candidates} for {kind.name}",
+            )
         if bool(kind.aspects) == bool(item.aspects):
             raise ConfigError(f"{name} with {len(item.aspects)} aspects", aspects)

@@ -137,9 +137,10 @@ def _columns(
     check_known("dimension", [dimension], DIMENSIONS)
     has_contexts = contexts is not None
     if has_contexts != (dimension == "faithfulness"):
-        got = f"{'contexts' if has_contexts else 'no contexts'} for {dimension}"
-        expected = "contexts for faithfulness; for context relevance they are the candidates"
-        raise ConfigError(got, expected)
+        raise ConfigError(
+            f"{'contexts' if has_contexts else 'no contexts'} for {dimension}",
+            "contexts for faithfulness; for context relevance they are the candidates",
+        )
     same_length(questions=questions, **candidates)
     own = options.get("prompt")
     columns = dict(candidates)

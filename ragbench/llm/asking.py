@@ -159,8 +159,11 @@ def _tasks(prompts: Any, schema: Any, ids: Any) -> list[_Task]:
     ids = list(range(len(prompts)) if ids is None else ids)
     for name, values in {"schemas": schemas, "ids": ids}.items():
         if len(values) != len(prompts):
-            got = f"{len(values)} {name} for {len(prompts)} prompts"
-            raise ConfigError(got, "one per prompt", f"check {name}")
+            raise ConfigError(
+                f"{len(values)} {name} for {len(prompts)} prompts",
+                "one per prompt",
+                f"check {name}",
+            )
     tasks = []
     for prompt, form, name in zip(prompts, schemas, ids, strict=True):
         if form is not None:
@@ -171,8 +174,11 @@ def _tasks(prompts: Any, schema: Any, ids: Any) -> list[_Task]:
 
 def _check_schema(schema: Any) -> None:
     if not (isinstance(schema, type) and hasattr(schema, "model_json_schema")):
-        right = "a pydantic BaseModel class (or one per prompt)"
-        raise ConfigError(f"schema {schema!r}", right, "write class Verdict(BaseModel): ...")
+        raise ConfigError(
+            f"schema {schema!r}",
+            "a pydantic BaseModel class (or one per prompt)",
+            "write class Verdict(BaseModel): ...",
+        )
 
 
 @lru_cache(maxsize=4096)
@@ -285,8 +291,9 @@ class _Job:
                 if self.cassette is not None:
                     kept = f"recorded on {self.cassette.path.name}, run again to go on"
                 done = sum(task.reply is not None for task in self.tasks)
-                what = f"{done} of {len(self.tasks)} replies are done ({kept})"
-                raise Interrupted(what, self.all_replies()) from None
+                raise Interrupted(
+                    f"{done} of {len(self.tasks)} replies are done ({kept})", self.all_replies()
+                ) from None
             finally:
                 if self.cassette is not None:
                     self.cassette.release()
@@ -440,8 +447,9 @@ class _Job:
                 return self._reply(task, text=text, parsed=parsed, **facts)
             if is_repair:
                 kind = "truncated" if received.finish in CUT_SHORT else "unusable"
-                what = f"after one repair try: {problem}"
-                raise self.endpoint.fail(kind, what, raw=received.text)
+                raise self.endpoint.fail(
+                    kind, f"after one repair try: {problem}", raw=received.text
+                )
             is_repair = task.repaired = True
             messages = _repair_messages(messages, received.text, problem, task.json_schema)
         raise self.endpoint.fail("interrupted", _NOT_YET)
@@ -454,9 +462,13 @@ class _Job:
         is_far_fewer = 0 < counted < estimate / 2
         if is_far_fewer and estimate > _LONG_PROMPT and not self.cut_prompt_said:
             self.cut_prompt_said = True
-            do = "give num_ctx, and name a model of Ollama ollama:NAME"
-            what = "%s counted %d tokens of a prompt of about %d, and may have cut it: %s"
-            log.warning(what, self.endpoint.model, counted, estimate, do)
+            log.warning(
+                "%s counted %d tokens of a prompt of about %d, and may have cut it: give num_ctx, "
+                "and name a model of Ollama ollama:NAME",
+                self.endpoint.model,
+                counted,
+                estimate,
+            )
 
     def _judge(self, received: Received, schema: Any) -> tuple[Any, str, str]:
         """Judge one reply: as ``read_reply``; CallError where it cannot even be repaired."""
@@ -476,8 +488,12 @@ class _Job:
             what = "an empty answer"
             if answer is None or received.thinking.strip():
                 what = "nothing but thinking, no answer after it"
-            do = "raise num_predict, or switch thinking off (reasoning=False)"
-            raise endpoint.fail("unusable", what, raw=text or received.thinking, do=do)
+            raise endpoint.fail(
+                "unusable",
+                what,
+                raw=text or received.thinking,
+                do="raise num_predict, or switch thinking off (reasoning=False)",
+            )
         if schema is not None:
             return read_reply(text, schema)
         return None, answer, ""

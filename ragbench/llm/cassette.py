@@ -219,8 +219,11 @@ class Cassette:
                 return self._db
             _inherited.append(self._db)
         if self.mode != "record" and not self.path.exists():
-            expected = "a recorded cassette (SQLite file)"
-            raise DataError(f"{self.path}: no such cassette", expected, self._how_to_record())
+            raise DataError(
+                f"{self.path}: no such cassette",
+                "a recorded cassette (SQLite file)",
+                self._how_to_record(),
+            )
         open_it = _open_to_write if self.mode == "record" else _open_to_read
         try:
             self._db = open_it(self.path)
@@ -230,9 +233,11 @@ class Cassette:
         return self._db
 
     def _unreadable(self, error: Exception) -> DataError:
-        do = "give another path, or restore the file from its JSONL export"
-        what = f"{self.path}: not readable as a cassette ({error})"
-        return DataError(what, f"a cassette of format {FORMAT}", do)
+        return DataError(
+            f"{self.path}: not readable as a cassette ({error})",
+            f"a cassette of format {FORMAT}",
+            "give another path, or restore the file from its JSONL export",
+        )
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple]:
         """Read rows by SQL (tables ``replies``, ``models``, ``about``)."""
@@ -251,11 +256,11 @@ class Cassette:
             try:
                 return self._connection().execute(sql, values).rowcount
             except sqlite3.Error as error:
-                do = (
-                    "make room, change the rights or open it in record mode; what is recorded stays"
-                )
-                what = f"{self.path}: cannot be written ({error})"
-                raise DataError(what, "a cassette that can be written", do) from None
+                raise DataError(
+                    f"{self.path}: cannot be written ({error})",
+                    "a cassette that can be written",
+                    "make room, change the rights or open it in record mode; what is recorded stays",
+                ) from None
 
     # -- for ask
 
@@ -295,8 +300,13 @@ class Cassette:
         if version and before != [(version,)]:
             self._write("INSERT OR REPLACE INTO about VALUES (?, ?)", (name, version))
             if before:
-                what = "%s: recorded with version %s of the %s, which is now %s: replies may differ"
-                log.warning(what, self.path.name, before[0][0], name, version)
+                log.warning(
+                    "%s: recorded with version %s of the %s, which is now %s: replies may differ",
+                    self.path.name,
+                    before[0][0],
+                    name,
+                    version,
+                )
 
     def claim(self, key: str) -> bool:
         """Take a prompt for this process; False where it is answered, or another one asks it."""
@@ -336,9 +346,11 @@ class Cassette:
         answers: dict[str, dict[str, Any]] = {}
         for key, answer, noted, prompt_id in self.rows(sql, (json.dumps(list(keys)),)):
             if _checksum(answer) != noted:
-                what = f"{self.path}: the reply to prompt {prompt_id!r} was changed after recording"
-                do = f"restore the file, or take out the row with key {key} to ask again"
-                raise DataError(what, "replies as they were recorded", do)
+                raise DataError(
+                    f"{self.path}: the reply to prompt {prompt_id!r} was changed after recording",
+                    "replies as they were recorded",
+                    f"restore the file, or take out the row with key {key} to ask again",
+                )
             answers[key] = json.loads(answer)  # with its own "ok": the column has no checksum
         return answers
 
@@ -371,8 +383,13 @@ class Cassette:
         shown = ", ".join(repr(name) for name in ids[:5])
         if len(ids) > 5:
             shown += f" and {len(ids) - 5} more"
-        what = f"{len(ids)} of {of} prompts are not on {self.path.name}: prompt {shown}"
-        return failure("miss", what, "", model, do=self._how_to_record())
+        return failure(
+            "miss",
+            f"{len(ids)} of {of} prompts are not on {self.path.name}: prompt {shown}",
+            "",
+            model,
+            do=self._how_to_record(),
+        )
 
     def _how_to_record(self) -> str:
         command = self.command or "and the same command again"
@@ -412,9 +429,11 @@ class Cassette:
                     for number, line in enumerate(lines, 1):  # noqa: B007
                         added += self._take_over(json.loads(line))
             except Exception as error:
-                what = f"{path}, line {max(number, 1)}: {type(error).__name__}: {error}"
-                expected = "an unchanged line written by Cassette.export"
-                raise DataError(what, expected, "take the export again") from None
+                raise DataError(
+                    f"{path}, line {max(number, 1)}: {type(error).__name__}: {error}",
+                    "an unchanged line written by Cassette.export",
+                    "take the export again",
+                ) from None
         return added
 
     def _take_over(self, record: dict[str, Any]) -> bool:

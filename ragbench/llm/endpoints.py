@@ -269,8 +269,11 @@ class _OllamaEndpoint(Endpoint):
         facts = [details.get("parameter_size"), details.get("quantization_level")]
         if remote_host := entry.get("remote_host"):
             if not getattr(self.chat, "cloud", False):
-                what = f"it is a name for a model at {remote_host}, which would get the prompts"
-                raise self.fail("no_model", what, do="pass cloud=True if that is meant")
+                raise self.fail(
+                    "no_model",
+                    f"it is a name for a model at {remote_host}, which would get the prompts",
+                    do="pass cloud=True if that is meant",
+                )
             facts.append(f"run at {remote_host}")
         self.weights = printable(", ".join(filter(None, facts)))
         return printable(entry.get("digest", "").removeprefix("sha256:"))
@@ -298,8 +301,9 @@ class _OllamaEndpoint(Endpoint):
         with contextlib.suppress(Exception):
             window = self.server.models("/api/ps")[self.name].get("context_length")
             if window and self.num_ctx and self.num_ctx > window:
-                what = "%s: num_ctx=%d, but Ollama lowers it to %d"
-                log.warning(what, self.model, self.num_ctx, window)
+                log.warning(
+                    "%s: num_ctx=%d, but Ollama lowers it to %d", self.model, self.num_ctx, window
+                )
             self.num_ctx = window or self.num_ctx
 
     def complete(self, messages: Sequence[dict], schema: dict | None) -> Received:
@@ -412,9 +416,11 @@ def endpoint_of(
     if isinstance(model, str | Mapping):
         model = chat_model(model)
     if not isinstance(model, BaseChatModel):
-        expected = "a LangChain chat model, or a name such as 'ollama:llama3:8b'"
-        do = "make one with ragbench.llm.chat_model(...)"
-        raise ConfigError(f"model {model!r}", expected, do)
+        raise ConfigError(
+            f"model {model!r}",
+            "a LangChain chat model, or a name such as 'ollama:llama3:8b'",
+            "make one with ragbench.llm.chat_model(...)",
+        )
     name = type(model).__name__
     kind = Endpoint
     if isinstance(model, ChatOllama):

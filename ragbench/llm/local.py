@@ -92,8 +92,9 @@ class LocalServer:
         path = self._existing()
         got = known_sha256(path)
         if expected and got != expected:
-            what = f"{path} has sha256 {got}, not {expected}"
-            raise self._failure(what, "get it again, or correct digest=...")
+            raise self._failure(
+                f"{path} has sha256 {got}, not {expected}", "get it again, or correct digest=..."
+            )
         return got
 
     def _existing(self) -> Path:
@@ -160,17 +161,19 @@ class LocalServer:
         lines = server_log.read().decode("utf-8", "replace").splitlines()
         causes = [line for line in lines if "error loading model:" in line] or lines[-1:]
         why = f"{'; '.join(causes)} (exit status {status})"
-        what = f"llama.cpp cannot load {path} ({path.stat().st_size} bytes): {why}"
-        do = "get the file again and compare its sha256; a new model needs a newer xllamacpp"
-        return self._failure(what, do)
+        return self._failure(
+            f"llama.cpp cannot load {path} ({path.stat().st_size} bytes): {why}",
+            "get the file again and compare its sha256; a new model needs a newer xllamacpp",
+        )
 
 
 def _warn_without_template(path: Path) -> None:
     with open(path, "rb") as file:
         head = file.read(_HEAD_BYTES)
     if b"tokenizer.chat_template" not in head:
-        what = "%s has no chat template: prompts are sent in ChatML, which it may not know"
-        log.warning(what, path.name)
+        log.warning(
+            "%s has no chat template: prompts are sent in ChatML, which it may not know", path.name
+        )
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:

@@ -113,8 +113,11 @@ def chat_model(
     if make is None:
         return _other(spec, temperature, api_key, options)
     if not name:
-        do = "say which model, for example 'ollama:llama3:8b'"
-        raise ConfigError(f"model '{provider}:'", " or ".join(NAMES), do)
+        raise ConfigError(
+            f"model '{provider}:'",
+            " or ".join(NAMES),
+            "say which model, for example 'ollama:llama3:8b'",
+        )
     if num_ctx is None and provider != "openai":
         settings["num_ctx"] = NUM_CTX
     return make(name, options.pop("base_url", host), api_key, settings, options)
@@ -122,8 +125,11 @@ def chat_model(
 
 def _ollama(name: str, host: str | None, api_key: str | None, settings: dict, options: dict) -> Any:
     if name.endswith((":cloud", "-cloud")) and not settings["cloud"]:
-        what = f"ollama:{name} sends prompts to ollama.com"
-        raise ConfigError(what, "a model on this machine", "pass cloud=True if that is meant")
+        raise ConfigError(
+            f"ollama:{name} sends prompts to ollama.com",
+            "a model on this machine",
+            "pass cloud=True if that is meant",
+        )
     of_client = options.pop("client_kwargs", None)
     timeout_s = settings["deadline_s"]
     server = OllamaServer(host, timeout_s=timeout_s, settings=of_client, api_key=api_key)
@@ -137,8 +143,9 @@ def _checked(kind: Any, settings: dict, options: dict) -> Any:
     check_known(f"option of {kind.__bases__[-1].__name__}", options, {*kind.model_fields, *aliases})
     for limit in ("deadline_s", "num_ctx"):
         if settings[limit] is not None and settings[limit] <= 0:
-            do = "leave it out for the default"
-            raise ConfigError(f"{limit}={settings[limit]}", "a number above 0", do)
+            raise ConfigError(
+                f"{limit}={settings[limit]}", "a number above 0", "leave it out for the default"
+            )
     return kind(**settings | options)
 
 
@@ -161,8 +168,11 @@ def _openai(name: str, host: str | None, api_key: str | None, settings: dict, op
         # Servers of one's own often need no key, but the client insists on one.
         api_key = api_key or "not-needed"
     if api_key is None:
-        do = "set it, or pass host=... for a server of your own"
-        raise ConfigError("no API key for openai:", "OPENAI_API_KEY", do)
+        raise ConfigError(
+            "no API key for openai:",
+            "OPENAI_API_KEY",
+            "set it, or pass host=... for a server of your own",
+        )
     return _openai_chat({"model": name, "api_key": api_key, **settings}, options)
 
 
@@ -181,9 +191,11 @@ def _openai_class() -> Any:
     try:
         from langchain_openai import ChatOpenAI
     except ModuleNotFoundError as error:
-        got = f"the package {error.name} is not installed"
-        expected = "the extra that openai: and gguf: models need"
-        raise ConfigError(got, expected, "pip install 'ragbench-lab[openai]'") from None
+        raise ConfigError(
+            f"the package {error.name} is not installed",
+            "the extra that openai: and gguf: models need",
+            "pip install 'ragbench-lab[openai]'",
+        ) from None
 
     class OpenAIChat(ChatOpenAI):
         """``langchain_openai.ChatOpenAI`` with what `ragbench.llm.ask` has to know beside it."""
@@ -214,11 +226,13 @@ def _other(spec: str, temperature: float, api_key: str | None, options: dict) ->
         if name:
             return init_chat_model(name, **settings)
     except ImportError as error:
-        do = "install it with pip"
-        raise ConfigError(str(error), f"the package of {provider}", do) from None
+        raise ConfigError(str(error), f"the package of {provider}", "install it with pip") from None
     except ValueError:
         pass  # LangChain does not know it either
     error = unknown("model provider", provider, NAMES)
     error.expected += ", or a provider of LangChain's init_chat_model"
-    do = f"{error.do}, or write 'ollama:{spec}' for Ollama, 'openai:{spec}' for another server"
-    raise ConfigError(error.got, error.expected, do)
+    raise ConfigError(
+        error.got,
+        error.expected,
+        f"{error.do}, or write 'ollama:{spec}' for Ollama, 'openai:{spec}' for another server",
+    )

@@ -51,9 +51,11 @@ def as_messages(prompt: Any) -> list[dict]:
     try:
         return convert_to_openai_messages(convert_to_messages(prompt))
     except (ValueError, NotImplementedError, TypeError):
-        expected = "str, or a list of messages (LangChain's, {'role', 'content'} or (role, text))"
-        got = f"a prompt of type {type(prompt[0]).__name__}"
-        raise ConfigError(got, expected, "turn it into one of these") from None
+        raise ConfigError(
+            f"a prompt of type {type(prompt[0]).__name__}",
+            "str, or a list of messages (LangChain's, {'role', 'content'} or (role, text))",
+            "turn it into one of these",
+        ) from None
 
 
 def without_thinking(text: str) -> str | None:

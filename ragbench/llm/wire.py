@@ -240,9 +240,11 @@ def full_address(host: str, port: int, path: str = "") -> str:
     """
     parts = _ADDRESS.fullmatch(host)
     if parts is None or not (parts["name"] or parts["port"]):
-        expected = "an address such as http://localhost:11434, without user and password"
-        do = "check the spelling; a password goes into a header, see docs/models.md"
-        raise ConfigError(f"host={host.rsplit('@', 1)[-1]!r}", expected, do)
+        raise ConfigError(
+            f"host={host.rsplit('@', 1)[-1]!r}",
+            "an address such as http://localhost:11434, without user and password",
+            "check the spelling; a password goes into a header, see docs/models.md",
+        )
     name = parts["name"]
     if name in ("", "0.0.0.0", "::", "[::]"):
         name = "127.0.0.1"  # what a server binds to is not where it is reached

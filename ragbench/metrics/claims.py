@@ -213,8 +213,11 @@ def claim_metrics_table(
     """
     results = getattr(results, "results", results)
     if isinstance(results, Mapping | str | RagResult):
-        got = f"results is {type(results).__name__}"
-        raise DataError(got, "a list of results", "pass [result] for a single one")
+        raise DataError(
+            f"results is {type(results).__name__}",
+            "a list of results",
+            "pass [result] for a single one",
+        )
     names = []
     rows = []
     for number, result in enumerate(results):
@@ -251,9 +254,11 @@ def _labels(fields: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]
     missing = [name for name in names if fields.get(name) is None]
     if missing:
         present = [name for name in fields if name not in missing]
-        got = f"no labels for {', '.join(missing)} (it has {', '.join(present)})"
-        do = "check the claims of that result first, or leave it out and say so"
-        raise DataError(got, f"all of {', '.join(names)}", do)
+        raise DataError(
+            f"no labels for {', '.join(missing)} (it has {', '.join(present)})",
+            f"all of {', '.join(names)}",
+            "check the claims of that result first, or leave it out and say so",
+        )
     return {name: fields[name] for name in names}
 
 
@@ -265,9 +270,11 @@ def _together(labels: Any, n_claims: int) -> np.ndarray:
     if labels is None:
         return np.zeros(n_claims, bool)
     if len(labels) != n_claims:
-        got = f"{len(labels)} labels against the retrieved text"
-        do = "label every claim, None where not held against it"
-        raise DataError(got, f"{n_claims}, one per claim", do)
+        raise DataError(
+            f"{len(labels)} labels against the retrieved text",
+            f"{n_claims}, one per claim",
+            "label every claim, None where not held against it",
+        )
     read = ["Neutral" if label is None else label for label in labels]
     return _booleans(read, "labels against the retrieved text", 1)
 
@@ -296,9 +303,11 @@ def _of_shape(table: np.ndarray, name: str, claims: int, chunks: int) -> np.ndar
     if not len(table) and not (claims and chunks):
         return np.zeros((claims, chunks), bool)  # an empty list tells no shape
     if table.shape != (claims, chunks):
-        expected = f"shape {(claims, chunks)}: a row per claim, a column per chunk"
-        do = "transpose it if rows are chunks; check the claims again if labels are missing"
-        raise DataError(f"{name} has shape {table.shape}", expected, do)
+        raise DataError(
+            f"{name} has shape {table.shape}",
+            f"shape {(claims, chunks)}: a row per claim, a column per chunk",
+            "transpose it if rows are chunks; check the claims again if labels are missing",
+        )
     return table
 
 

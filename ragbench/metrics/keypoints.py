@@ -162,8 +162,11 @@ def _passage_scores(
 def _sentences_of_each(references: Sequence[str], language: _Language) -> list[tuple[str, ...]]:
     sentences = [split_sentences(reference, language) for reference in references]
     if () in sentences:
-        got = f"reference {sentences.index(())} is empty"
-        raise DataError(got, "a text with a sentence", "remove it, or fill it in")
+        raise DataError(
+            f"reference {sentences.index(())} is empty",
+            "a text with a sentence",
+            "remove it, or fill it in",
+        )
     return sentences
 
 

@@ -88,9 +88,11 @@ def _texts(prediction: str, reference: str | Sequence[str]) -> list[str]:
     if not isinstance(reference, str):
         references = as_list(reference, "reference")
     if not isinstance(prediction, str) or not references:
-        got = f"prediction is {prediction!r:.60}, reference {reference!r:.60}"
-        do = "pass answer.text, not a failure, and question.answer"
-        raise ConfigError(got, "a text, and one or several true texts", do)
+        raise ConfigError(
+            f"prediction is {prediction!r:.60}, reference {reference!r:.60}",
+            "a text, and one or several true texts",
+            "pass answer.text, not a failure, and question.answer",
+        )
     return [prediction, *references]
 
 

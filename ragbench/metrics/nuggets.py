@@ -36,8 +36,10 @@ def nugget_metrics(nuggets: Sequence[Mapping[str, str]]) -> dict[str, float]:
     """
     for nugget in nuggets:
         if nugget.get("importance") not in IMPORTANCE or nugget.get("assignment") not in SUPPORT:
-            expected = f"importance {' or '.join(IMPORTANCE)}, assignment {', '.join(SUPPORT)}"
-            raise DataError(f"the nugget {dict(nugget)!r:.120}", expected)
+            raise DataError(
+                f"the nugget {dict(nugget)!r:.120}",
+                f"importance {' or '.join(IMPORTANCE)}, assignment {', '.join(SUPPORT)}",
+            )
     vital = [nugget["assignment"] for nugget in nuggets if nugget["importance"] == "vital"]
     every = [nugget["assignment"] for nugget in nuggets]
     return {

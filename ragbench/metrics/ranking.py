@@ -90,8 +90,9 @@ def _parse(measure: str) -> Any:
     try:
         return _library().parse_measure(measure)
     except (NameError, ValueError, SyntaxError):
-        got = f"unknown measure {measure!r}"
-        raise ConfigError(got, "a name of ir_measures", "write e.g. nDCG@10") from None
+        raise ConfigError(
+            f"unknown measure {measure!r}", "a name of ir_measures", "write e.g. nDCG@10"
+        ) from None
 
 
 def _gains(relevant: Relevant) -> dict[str, int]:
@@ -100,8 +101,11 @@ def _gains(relevant: Relevant) -> dict[str, int]:
     gains = {}
     for name, gain in relevant.items():
         if gain != int(gain) or gain < 0:
-            got = f"the gain {gain!r} of {name!r}"
-            raise ConfigError(got, "a whole number, at least 0", "leave out what is irrelevant")
+            raise ConfigError(
+                f"the gain {gain!r} of {name!r}",
+                "a whole number, at least 0",
+                "leave out what is irrelevant",
+            )
         gains[as_id(name)] = int(gain)
     return gains
 

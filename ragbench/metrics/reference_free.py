@@ -78,14 +78,19 @@ def answer_relevance(question_vec: Any, generated_vecs: Any) -> float:
     question = np.asarray(question_vec, float)
     generated = np.asarray(generated_vecs, float)
     if question.ndim != 1 or not (np.isfinite(question).all() and np.isfinite(generated).all()):
-        got = f"question_vec of shape {question.shape}, or a number that is not finite"
-        do = "embed the texts first, the question as one vector"
-        raise DataError(got, "one vector of finite numbers", do)
+        raise DataError(
+            f"question_vec of shape {question.shape}, or a number that is not finite",
+            "one vector of finite numbers",
+            "embed the texts first, the question as one vector",
+        )
     if not generated.size or not question.any() or not generated.any(axis=1).all():
         return _NAN
     if question.size != generated.shape[1]:
-        got = f"vectors of {question.size} and of {generated.shape[1]} numbers"
-        raise DataError(got, "as many in both", "embed both with one model")
+        raise DataError(
+            f"vectors of {question.size} and of {generated.shape[1]} numbers",
+            "as many in both",
+            "embed both with one model",
+        )
     cosines = _directions(generated) @ _directions(question[None])[0]
     return float(np.clip(cosines, -1.0, 1.0).mean())
 
@@ -108,8 +113,11 @@ def context_relevance(extracted: int | None, sentences: int) -> float:
     if extracted is None:
         return _NAN
     if extracted > sentences:
-        got = f"{extracted} extracted of {sentences} sentences"
-        raise DataError(got, "at most all of them", "count each sentence once")
+        raise DataError(
+            f"{extracted} extracted of {sentences} sentences",
+            "at most all of them",
+            "count each sentence once",
+        )
     return extracted / sentences if sentences else _NAN
 
 

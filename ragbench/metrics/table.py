@@ -234,8 +234,11 @@ def find_numbers(names: str | Sequence[str] | None = None) -> dict[str, tuple[st
     wanted: dict[str, tuple[str, str]] = {}
     for name in several(names):
         if nearest := _ELSEWHERE.get(name.casefold()):
-            do = f"use {nearest}, or add a function of your own, see README"
-            raise ConfigError(f"there is no metric {name!r}", "a name of rb.metric_table()", do)
+            raise ConfigError(
+                f"there is no metric {name!r}",
+                "a name of rb.metric_table()",
+                f"use {nearest}, or add a function of your own, see README",
+            )
         check_known("metric", [name], {**METRICS, **GROUPS, **every})
         for metric in GROUPS.get(name, [name]):
             if metric in METRICS:

@@ -64,8 +64,11 @@ def best_threshold(scores: Any, positive: Any, side: _Side = "above") -> Thresho
     labels = labels.astype(bool)
     if labels.all() or not labels.any():
         kind = "positive" if labels.any() else "negative"
-        got = f"{labels.size} points, all {kind}"
-        raise DataError(got, "both classes", "a threshold needs points on both sides: add data")
+        raise DataError(
+            f"{labels.size} points, all {kind}",
+            "both classes",
+            "a threshold needs points on both sides: add data",
+        )
     return _best(values, labels, side)
 
 
@@ -82,15 +85,19 @@ def fit_thresholds(ir_scores: Any, grades: Any) -> tuple[Threshold, Threshold]:
     same_length(scores=scores, grades=marks)
     wrong = np.flatnonzero(~np.isin(marks, range(1, 6)))
     if wrong.size:
-        got = f"{wrong.size} grades outside 1-5 (first: {marks[wrong[0]]} at position {wrong[0]})"
-        do = "leave unscored answers out, and count them"
-        raise DataError(got, "whole numbers 1 to 5", do)
+        raise DataError(
+            f"{wrong.size} grades outside 1-5 (first: {marks[wrong[0]]} at position {wrong[0]})",
+            "whole numbers 1 to 5",
+            "leave unscored answers out, and count them",
+        )
     for grade in (1, 5):
         count = (marks == grade).sum()
         if count in (0, marks.size):
-            got = f"{count} of {marks.size} answers with grade {grade}"
-            do = "grade more answers, of weak and of strong retrieval"
-            raise DataError(got, "answers with and without it", do)
+            raise DataError(
+                f"{count} of {marks.size} answers with grade {grade}",
+                "answers with and without it",
+                "grade more answers, of weak and of strong retrieval",
+            )
     return _best(scores, marks == 1, "below"), _best(scores, marks == 5, "above")
 
 
@@ -144,6 +151,9 @@ def _scores(scores: Any) -> np.ndarray:
     values = as_floats(scores, "scores")
     missing = np.isnan(values).sum()
     if missing or not values.size:
-        got = f"{missing} of {values.size} scores are NaN"
-        raise DataError(got, "finite scores", "leave those answers out, and count them")
+        raise DataError(
+            f"{missing} of {values.size} scores are NaN",
+            "finite scores",
+            "leave those answers out, and count them",
+        )
     return values

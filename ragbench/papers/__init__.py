@@ -98,15 +98,19 @@ def _as_rows(cells: pd.DataFrame, kind: str) -> pd.DataFrame:
     """Return measured cells in the ledger's columns; ConfigError for cells that cannot be."""
     lacking = {"row", "column", "value"} - set(cells.columns)
     if lacking:
-        got = f"cells without {', '.join(sorted(lacking))}"
-        raise ConfigError(got, "columns row, column, value", "rename your columns")
+        raise ConfigError(
+            f"cells without {', '.join(sorted(lacking))}",
+            "columns row, column, value",
+            "rename your columns",
+        )
     rows = cells.reindex(columns=["row", "column", "value", "n", "unscored", "note"])
     rows = rows.rename(columns={"value": kind}).astype({"row": str, "column": str})
     twice = rows[rows.duplicated(["row", "column"])]
     if len(twice):
         row, column = twice[["row", "column"]].iloc[0]
-        got = f"the cell ({row}, {column}) twice"
-        raise ConfigError(got, "each cell once", "aggregate before recording")
+        raise ConfigError(
+            f"the cell ({row}, {column}) twice", "each cell once", "aggregate before recording"
+        )
     return rows
 
 

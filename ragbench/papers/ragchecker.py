@@ -194,7 +194,10 @@ def _chunks_of(experiment: Experiment, rows: pd.DataFrame) -> list[tuple[Retriev
     for row in rows.itertuples():
         cut_alike = chunks.get(row.chunker, {})
         if not cut_alike.keys() >= {*row.hits}:
-            got = f"rows about {row.question_id!r} with the hits {', '.join(row.hits)}"
-            raise DataError(got, f"questions and chunks of {data!r}", "load the same data")
+            raise DataError(
+                f"rows about {row.question_id!r} with the hits {', '.join(row.hits)}",
+                f"questions and chunks of {data!r}",
+                "load the same data",
+            )
         retrieved.append(tuple(cut_alike[hit] for hit in row.hits))
     return retrieved

@@ -55,8 +55,11 @@ def prompt_scale(prompt: Prompt) -> dict[int, str]:
         if grade := re.match(r"\s*(\d+): *(.+)", line):
             scale[int(grade[1])] = grade[2]
     if len(scale) < 2:
-        got = f"{len(scale)} grades below 'Scale:' in the header of {prompt}"
-        raise DataError(got, "a line per grade, such as 3: partly right", "write one for each")
+        raise DataError(
+            f"{len(scale)} grades below 'Scale:' in the header of {prompt}",
+            "a line per grade, such as 3: partly right",
+            "write one for each",
+        )
     return scale
 
 
@@ -71,13 +74,19 @@ def _parts(prompt: Prompt) -> tuple[list[str], str]:
     if re.match(rf"{_MARK}[ \t]*(\n|\Z)", text):
         parts = _HEADER.match(text)
         if parts is None:
-            do = "add it below the header, or drop both"
-            raise DataError(f"the header of {path} has no end", f"a second line {_MARK!r}", do)
+            raise DataError(
+                f"the header of {path} has no end",
+                f"a second line {_MARK!r}",
+                "add it below the header, or drop both",
+            )
         header = parts[1]
         text = parts[2].strip()
     if not text:
-        do = "write one, or use an id of ragbench's own"
-        raise DataError(f"the prompt file {path} is empty", "a prompt", do)
+        raise DataError(
+            f"the prompt file {path} is empty",
+            "a prompt",
+            "write one, or use an id of ragbench's own",
+        )
     return [line.rstrip() for line in header.split("\n")], text
 
 
@@ -86,11 +95,13 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig").strip()
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        what = f"cannot read the prompt file {path}: {reason}"
-        raise DataError(what, "a text file", "check the path") from None
+        raise DataError(
+            f"cannot read the prompt file {path}: {reason}", "a text file", "check the path"
+        ) from None
     except UnicodeDecodeError as error:
-        what = f"{path} is not UTF-8 at byte {error.start}"
-        raise DataError(what, "UTF-8 text", "save it as UTF-8") from None
+        raise DataError(
+            f"{path} is not UTF-8 at byte {error.start}", "UTF-8 text", "save it as UTF-8"
+        ) from None
 
 
 def prompt_hash(prompt: Prompt) -> str:
@@ -107,9 +118,10 @@ def fill_prompt(text: str, **fields: str) -> str:
     marks = [f"{{{name}}}" for name in fields]
     for mark in marks:
         if mark not in text:
-            do = "add the missing field to the prompt file"
             raise ConfigError(
-                f"the prompt has no field {mark}", f"the fields {', '.join(marks)}", do
+                f"the prompt has no field {mark}",
+                f"the fields {', '.join(marks)}",
+                "add the missing field to the prompt file",
             )
     # One pass from left to right: a value that itself holds "{question}" is not filled again.
     return re.sub(r"\{(\w+)\}", lambda match: fields.get(match[1], match[0]), text)

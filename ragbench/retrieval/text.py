@@ -181,9 +181,11 @@ def get_tokenizer(tokenizer: str | Words, texts: Sequence[str] = ()) -> Tokenize
     if callable(tokenizer):
         own_name = getattr(tokenizer, "name", None) or getattr(tokenizer, "__qualname__", None)
         return Tokenizer(own_name or type(tokenizer).__name__, cut=tokenizer)
-    got = f"tokenizer is {type(tokenizer).__name__}"
-    expected = f"a name (auto, {', '.join(TOKENIZERS)}) or a callable text -> list of terms"
-    raise ConfigError(got, expected, "pass for instance tokenizer='auto'")
+    raise ConfigError(
+        f"tokenizer is {type(tokenizer).__name__}",
+        f"a name (auto, {', '.join(TOKENIZERS)}) or a callable text -> list of terms",
+        "pass for instance tokenizer='auto'",
+    )
 
 
 def _named_tokenizer(name: str, texts: Sequence[str]) -> Tokenizer:
@@ -194,8 +196,9 @@ def _named_tokenizer(name: str, texts: Sequence[str]) -> Tokenizer:
         if name == "chinese" and jieba_is_there:
             name = "jieba"
     if name == "jieba" and not jieba_is_there:
-        do = "pip install jieba, or use 'auto'"
-        raise ConfigError("jieba, which is not installed", "the package jieba", do)
+        raise ConfigError(
+            "jieba, which is not installed", "the package jieba", "pip install jieba, or use 'auto'"
+        )
     tokenizer = TOKENIZERS[name]
     if isinstance(tokenizer, Tokenizer):
         return tokenizer

@@ -80,9 +80,11 @@ def _costs(names: Sequence[Any], weights: str | None, *, ordered: bool) -> np.nd
     try:
         numbers = np.array(places, dtype=float)
     except ValueError:
-        got = f"weights={weights!r} for labels without a given order: {list(names)}"
-        do = "pass labels=('low', 'mid', 'high')"
-        raise ConfigError(got, "their order, from least to most", do) from None
+        raise ConfigError(
+            f"weights={weights!r} for labels without a given order: {list(names)}",
+            "their order, from least to most",
+            "pass labels=('low', 'mid', 'high')",
+        ) from None
     return np.subtract.outer(numbers, numbers) ** 2
 
 
@@ -91,8 +93,10 @@ def _tables(pairs: pd.DataFrame, names: Sequence[Any], index: np.ndarray) -> np.
     places = pairs.apply(pd.Index(names, dtype=object).get_indexer)
     strange = pairs[(places < 0).any(axis=1)]
     if len(strange):
-        got = f"labels {strange.iloc[0].tolist()} at position {strange.index[0]}"
-        raise DataError(got, f"each one of {', '.join(map(repr, names))}")
+        raise DataError(
+            f"labels {strange.iloc[0].tolist()} at position {strange.index[0]}",
+            f"each one of {', '.join(map(repr, names))}",
+        )
     cell = places["a"] * len(names) + places["b"]
     n_groups = index.max() + 1
     counts = np.zeros((n_groups, len(names) ** 2))

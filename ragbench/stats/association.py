@@ -134,7 +134,8 @@ def preference_correlation(
     same_length(scores=e, labels=h)
     h = h.reshape(e.size, -1)
     if (np.abs(h) > 2).any():
-        expected = "-2 (response 1 much better) to 2 (response 2)"
-        raise DataError("preference labels outside [-2, 2]", expected)
+        raise DataError(
+            "preference labels outside [-2, 2]", "-2 (response 1 much better) to 2 (response 2)"
+        )
     pairs = np.repeat(np.arange(e.size), h.shape[1])
     return correlation(e[pairs], h.ravel(), method, groups=pairs, **options)

@@ -419,9 +419,11 @@ def p_of_no_difference(difference: Interval) -> float:
     middle = difference.low + half
     aside = abs(middle - difference.estimate)
     if difference.method != T_CLUSTERS or aside > 1e-9 * half:
-        got = f"an interval by {difference.method!r}, {aside:.3g} off its estimate"
-        do = "take a difference with clusters, as of ppi_difference"
-        raise DataError(got, f"a symmetric one by {T_CLUSTERS!r}", do)
+        raise DataError(
+            f"an interval by {difference.method!r}, {aside:.3g} off its estimate",
+            f"a symmetric one by {T_CLUSTERS!r}",
+            "take a difference with clusters, as of ppi_difference",
+        )
     standard_error = half / _t_quantile(difference.clusters)
     t = abs(difference.estimate) / standard_error
     return float(2 * stdtr(difference.clusters - 1, -t))

@@ -199,11 +199,15 @@ def power_analysis(
     50.0
     """
     if not 0 < alpha < power < 1:
-        expected = "0 < alpha < power < 1, e.g. 0.05 and 0.8"
-        raise ConfigError(f"alpha {alpha!r}, power {power!r}", expected)
+        raise ConfigError(
+            f"alpha {alpha!r}, power {power!r}", "0 < alpha < power < 1, e.g. 0.05 and 0.8"
+        )
     if difference is None or not math.isfinite(difference):
-        do = "difference=0.05, say: the one that a small run shows is too uncertain to plan by"
-        raise ConfigError(f"difference {difference!r}", "the smallest difference that matters", do)
+        raise ConfigError(
+            f"difference {difference!r}",
+            "the smallest difference that matters",
+            "difference=0.05, say: the one that a small run shows is too uncertain to plan by",
+        )
     differences = as_floats(a, "a")
     if b is not None:
         differences = np.subtract(*as_paired(a=a, b=b))

@@ -68,8 +68,11 @@ def ppi_mean(
     n = y.size
     N = rest.size
     if not n or not N:
-        got = f"{n} items with human and judge values, {N} with the judge's alone"
-        raise DataError(got, "at least one of each", "with human labels only use bootstrap_ci")
+        raise DataError(
+            f"{n} items with human and judge values, {N} with the judge's alone",
+            "at least one of each",
+            "with human labels only use bootstrap_ci",
+        )
     f = np.concatenate([judged, rest])
     if _is_tuned(weight):
         weight = _tuned_weight_of_mean(y, judged, f)
@@ -137,8 +140,11 @@ def stratified_draw(strata: Any, n: int, *, least: int = 25, seed: int) -> np.nd
     n_h = np.minimum(N_h, least)
     more = n - n_h.sum()
     if more < 0:
-        got = f"{n} items for {N_h.size} strata of at least {least}"
-        raise ConfigError(got, f"n of {n_h.sum()}", "lower least")
+        raise ConfigError(
+            f"{n} items for {N_h.size} strata of at least {least}",
+            f"n of {n_h.sum()}",
+            "lower least",
+        )
     if more:
         n_h = n_h + _in_proportion(more, N_h - n_h)
     random = np.random.default_rng(seed)
@@ -252,8 +258,11 @@ def ppi_shares(
     else:
         cluster = group_index(clusters, len(sample.stratum))
         if not cluster.any():
-            do = "leave clusters out: the interval is then for these items"
-            raise DataError("1 cluster", "at least 2", do)
+            raise DataError(
+                "1 cluster",
+                "at least 2",
+                "leave clusters out: the interval is then for these items",
+            )
         bounds = _bounds_of_like(sample, p, w, cluster)
     return _intervals(sample, p, bounds, cluster)
 
@@ -282,8 +291,11 @@ def _read(values: Any, predictions: Any, strata: Any, of: Any) -> _Sample:
     names, stratum, N_h = np.unique(np.asarray(strata), return_inverse=True, return_counts=True)
     n_h = np.bincount(stratum[labelled], minlength=names.size)
     if not n_h.all():
-        got = f"no label in stratum {str(names[n_h == 0][0])!r}"
-        raise DataError(got, "labels in every stratum", "label some of it")
+        raise DataError(
+            f"no label in stratum {str(names[n_h == 0][0])!r}",
+            "labels in every stratum",
+            "label some of it",
+        )
     return _Sample(
         y=np.nan_to_num(y),
         f=f,
@@ -301,12 +313,18 @@ def _read_labels(values: Any, predictions: Any) -> tuple[np.ndarray, np.ndarray,
     y = np.asarray(values, dtype=float)
     f = np.asarray(predictions, dtype=float)
     if y.ndim != 2 or y.shape != f.shape:
-        got = f"values {y.shape}, predictions {f.shape}"
-        raise DataError(got, "the same two dimensions", "one column a category")
+        raise DataError(
+            f"values {y.shape}, predictions {f.shape}",
+            "the same two dimensions",
+            "one column a category",
+        )
     labelled = ~np.isnan(y).all(axis=1)
     if np.isnan(y[labelled]).any() or np.isnan(f).any():
-        got = "half a label, or a missing prediction"
-        raise DataError(got, "whole labels or none; every prediction", "check both")
+        raise DataError(
+            "half a label, or a missing prediction",
+            "whole labels or none; every prediction",
+            "check both",
+        )
     return y, f, labelled
 
 

@@ -168,8 +168,11 @@ def _parts(rows: pd.DataFrame, by: list[str]) -> Iterable[tuple[tuple, pd.DataFr
 def _with_measures(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
     """Refuse to average grades; add fully_right to rows with grades."""
     if "grade" in measures:
-        do = "take 'fully_right', the share of grade 5, which rows with a grade have"
-        raise ConfigError("the mean of 'grade'", "a number: grades are categories", do)
+        raise ConfigError(
+            "the mean of 'grade'",
+            "a number: grades are categories",
+            "take 'fully_right', the share of grade 5, which rows with a grade have",
+        )
     if "fully_right" in measures and "fully_right" not in rows and "grade" in rows:
         return rows.assign(fully_right=fully_right(rows))
     return rows
@@ -223,8 +226,11 @@ def compare(
     are categories.
     """
     if not isinstance(measure, str):
-        do = "compare one measure at a time, or several by rb.compare_scores(table, columns)"
-        raise ConfigError(f"measure is {measure!r}", "the name of one column", do)
+        raise ConfigError(
+            f"measure is {measure!r}",
+            "the name of one column",
+            "compare one measure at a time, or several by rb.compare_scores(table, columns)",
+        )
     by = several(by)
     names = several(system)
     rows = _with_measures(rows, [measure])
@@ -258,9 +264,11 @@ def paired_scores(
     twice = rows[rows.duplicated([system, "question_id"])]
     if len(twice):
         first = twice.iloc[0]
-        got = f"{first[system]} has several rows for the question {first['question_id']!r}"
-        do = "name the columns that tell them apart, as by=['N'], or keep one of them"
-        raise DataError(got, "one row per question and system", do)
+        raise DataError(
+            f"{first[system]} has several rows for the question {first['question_id']!r}",
+            "one row per question and system",
+            "name the columns that tell them apart, as by=['N'], or keep one of them",
+        )
     wide = rows.pivot(index="question_id", columns=system, values=list(measures)).astype(float)
     names = rows[system].unique()
     scores = {}
@@ -293,9 +301,11 @@ def known_clusters(rows: pd.DataFrame, cluster: str | None = KNOWN) -> pd.Series
         if (values > 1).any():
             question = values.index[values > 1][0]
             count = values[question]
-            got = f"question {str(question)!r} has {count} values in the column {cluster!r}"
-            do = "name a column such as topic, or add one"
-            raise DataError(got, "one value for all rows of a question", do)
+            raise DataError(
+                f"question {str(question)!r} has {count} values in the column {cluster!r}",
+                "one value for all rows of a question",
+                "name a column such as topic, or add one",
+            )
         return questions[cluster].first()
     for clusters in _candidates(questions):
         if 1 < clusters.nunique() < clusters.count():

@@ -99,9 +99,10 @@ def load_tokenizer(path: Path) -> Any:
     try:
         return _whole(Tokenizer.from_file(str(path)))
     except Exception as error:  # the library raises Exception itself
-        got = f"{path} is not a tokenizer file: {error}"
         raise DataError(
-            got, "a tokenizer.json of the tokenizers library", "copy the file again"
+            f"{path} is not a tokenizer file: {error}",
+            "a tokenizer.json of the tokenizers library",
+            "copy the file again",
         ) from None
 
 
@@ -143,9 +144,11 @@ def _refuse_lone_surrogates(texts: Sequence[str]) -> None:
     for text in texts:
         if lone := re.search("[\ud800-\udfff]", text):
             place = f"U+{ord(lone[0]):04X} at character {lone.start()}"
-            got = f"a text that cannot be tokenised: a lone surrogate ({place})"
-            do = "read the file as UTF-8 with errors='replace'"
-            raise DataError(got, "valid Unicode", do) from None
+            raise DataError(
+                f"a text that cannot be tokenised: a lone surrogate ({place})",
+                "valid Unicode",
+                "read the file as UTF-8 with errors='replace'",
+            ) from None
 
 
 class TokenOffsets:

@@ -203,17 +203,20 @@ def _column() -> ipywidgets.HTML:
 
 def _as_retrievers(retrievers: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(retrievers, Mapping) or not retrievers:
-        got = f"retrievers is {retrievers!r:.60}"
-        do = 'pass for instance {"BM25": BM25(chunks)}'
-        raise ConfigError(got, "name -> retriever, at least one", do)
+        raise ConfigError(
+            f"retrievers is {retrievers!r:.60}",
+            "name -> retriever, at least one",
+            'pass for instance {"BM25": BM25(chunks)}',
+        )
     return {name: check_retriever(retriever) for name, retriever in retrievers.items()}
 
 
 def _as_questions(questions: Dataset | Sequence[Question]) -> list[Question]:
     listed = list(getattr(questions, "questions", questions))
     if not listed or not all(isinstance(question, Question) for question in listed):
-        got = f"questions is {questions!r:.60}"
-        raise ConfigError(got, "at least one Question", "pass dataset.questions")
+        raise ConfigError(
+            f"questions is {questions!r:.60}", "at least one Question", "pass dataset.questions"
+        )
     return listed
 
 
