@@ -338,14 +338,15 @@ class _Job:
         """Ask for one reply after the other, until there is none, or the server is gone."""
         try:
             while self.stopped_by is None and self.endpoint.dead is None:
-                task = queue.popleft()
+                try:
+                    task = queue.popleft()
+                except IndexError:
+                    return
                 if self.keys is None or self.cassette.claim(task.key):
                     self._ask(task)
                 elif not self._is_recorded_by_others(task):
                     queue.append(task)  # under way there: to be looked at again
                     self.stopped.wait(0.05)
-        except IndexError:
-            return  # the queue is empty
         except Exception as error:  # of the cassette, on a full disk
             self.stop(error)
 

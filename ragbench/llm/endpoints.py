@@ -257,9 +257,12 @@ class _OllamaEndpoint(Endpoint):
             self.options["options"]["num_predict"] = num_predict
 
     def fetch_digest(self) -> str:
-        if self.pinned_digest is not None:
-            return self.pinned_digest
-        listed = self.server.models()
+        try:
+            listed = self.server.models()
+        except Exception:
+            if self.pinned_digest is None:
+                raise
+            return self.pinned_digest  # of a gateway that does not list its models
         self.spoke = True
         if self.name not in listed:
             names = ", ".join(sorted(listed)) or "none"
@@ -276,7 +279,12 @@ class _OllamaEndpoint(Endpoint):
                 )
             facts.append(f"run at {remote_host}")
         self.weights = printable(", ".join(filter(None, facts)))
-        return printable(entry.get("digest", "").removeprefix("sha256:"))
+        digest = printable(entry.get("digest", "").removeprefix("sha256:"))
+        if not digest.startswith(self.pinned_digest or ""):
+            raise self.fail(
+                "digest", f"the server has {digest[:12]}, not {self.pinned_digest[:12]}"
+            )
+        return digest
 
     def check(self) -> None:
         try:

@@ -78,8 +78,9 @@ def chat_model(
         (`BOUNDS`): one grade or verdict 64, an answer or a list of claims 512, a document 2,048.
     api_key : default OLLAMA_API_KEY or OPENAI_API_KEY; never shown or stored.
     deadline_s : seconds that `ask` waits for the first byte of a reply, and from there to its last.
-    digest : name of the exact weights for providers that have none of their own. For a GGUF file:
-        the sha256 that it must have.
+    digest : the exact weights. For a GGUF file the sha256 that it must have; for Ollama the digest,
+        or its beginning, that the server must have where it lists its models; for other servers a
+        name of your own.
     cloud : True lets Ollama pass the prompts of a cloud model (``x:cloud``, or a local name for
         one) on to its server.
     options : any further option of ``ChatOllama`` or ``ChatOpenAI`` (``top_p``, ``stop``,

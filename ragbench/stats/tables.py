@@ -142,8 +142,9 @@ def means(
             options = {"share": shares[name], "resamples": resamples, "seed": seed}
             intervals[*key, name] = bootstrap_ci(part[name], groups=labels, **options)
     table = _interval_table(intervals, [*by, "metric"])
-    if groups in (QUESTIONS, None) and table["clusters"].isin([0, *table["n"]]).all():
-        table = table.drop(columns=["clusters", "effective"])  # each question once
+    is_once = table["clusters"].eq(0) | table["clusters"].eq(table["n"])
+    if groups in (QUESTIONS, None) and is_once.all():  # each question
+        table = table.drop(columns=["clusters", "effective"])
     if isinstance(measures, str):
         table = table.drop(columns="metric")
     return table

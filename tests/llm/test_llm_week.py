@@ -70,10 +70,19 @@ def test_a_local_name_for_a_model_of_the_cloud_gets_no_prompt_unless_asked_for(f
     assert (reply.error.kind, fake.calls) == ("no_model", [])
     assert "ollama.com" in reply.error.got
     assert "cloud=True" in reply.error.do
+    assert ask(fake.model(digest=DIGEST[:12]), ["p"], **FAST)[0].error.kind == "no_model"
     assert ask(fake.model(cloud=True), ["p"], **FAST)[0].ok
     assert (
         model_facts(fake.model(cloud=True)).weights == "8.0B, Q4_0, run at https://ollama.com:443"
     )
+
+
+def test_a_digest_that_is_named_is_held_against_that_of_the_server(fake):
+    (reply,) = ask(fake.model(digest="0" * 12), ["p"], **FAST)
+    assert (reply.error.kind, fake.calls) == ("digest", [])
+    assert f"the server has {DIGEST[:12]}, not {'0' * 12}" in reply.error.got
+    (reply,) = ask(fake.model(digest=DIGEST[:12]), ["p"], **FAST)
+    assert (reply.ok, reply.digest) == (True, DIGEST)
 
 
 @pytest.mark.parametrize(("options", "think"), [({}, False), ({"reasoning": True}, True)])
@@ -270,7 +279,7 @@ def test_an_environment_that_cannot_be_used_troubles_no_replay(
 ):
     host = "http://gpu1.example:11434"
     path = tmp_path / "c.sqlite"
-    ask(fake.model(digest="d"), ["p"], cassette=path, **FAST)
+    ask(fake.model(), ["p"], cassette=path, **FAST)
     monkeypatch.setenv(variable, value)
 
     def refuse(*arguments, **named):

@@ -585,6 +585,14 @@ def test_rows_of_one_question_are_no_independent_questions():
     assert once.loc[0, ["low", "high"]].tolist() == [plain.low, plain.high]
 
 
+def test_both_counts_stand_there_where_one_system_has_each_question_once_and_another_twice():
+    rows = grid()
+    once = rows[rows["setting"] == 0].assign(setting="once")
+    twice = rows[rows["setting"].isin([1, 2])].assign(setting="twice")
+    table = stats.means(pd.concat([once, twice]), ["setting"], "ir_score")
+    assert table[["n", "clusters"]].to_numpy().tolist() == [[20, 20], [40, 20]]
+
+
 def test_questions_without_ids_are_told_apart_by_their_texts_and_those_of_two_data_sets_by_its_name():
     rows = grid(questions=10)
     by_id = stats.means(rows, [], "ir_score")
