@@ -2,13 +2,14 @@
 often these hold.
 """
 
-import statistics
+from functools import partial
 from itertools import combinations, product
 
 import numpy as np
 import pytest
 from checks import refusals
-from scipy.special import betaincinv
+from scipy.stats import beta, norm, t
+from stats_parts import bounds, estimate_and_bounds
 
 from ragbench.errors import DataError
 from ragbench.stats import ppi_mean, ppi_shares, stratified_draw
@@ -23,11 +24,16 @@ def hide(truth, drawn):
 
 def test_shares_by_hand():
     # Stratum a: four items, two labelled; stratum b: two items, both labelled. Two categories.
-    strata = ["a", "a", "a", "a", "b", "b"]
-    f = np.array([[0.8, 0.2], [0.6, 0.4], [0.9, 0.1], [0.5, 0.5], [0.3, 0.7], [0.1, 0.9]])
-    y = np.array([[1, 0], [0, 1], [NAN, NAN], [NAN, NAN], [0, 1], [1, 0]])
+    f = np.array([0.8, 0.6, 0.9, 0.5, 0.3, 0.1])
+    y = np.array([1, 0, NAN, NAN, 0, 1])
     # with `of` bounds are symmetric
-    first, second = ppi_shares(y, f, strata, of=np.ones(6), weight=0.5)
+    first, second = ppi_shares(
+        np.stack([y, 1 - y], axis=1),
+        np.stack([f, 1 - f], axis=1),
+        list("aaaabb"),
+        of=[1] * 6,
+        weight=0.5,
+    )
     # all: 0.5 * 3.2; labelled in a, pi = 1/2: (1 - 0.4) + (0 - 0.3) = 0.3; in b, pi = 1: (0 - 0.15)
     # + (1 - 0.05) = 0.8
     assert first.estimate == pytest.approx((1.6 + 0.3 / 0.5 + 0.8) / 6)
@@ -40,38 +46,36 @@ def test_shares_by_hand():
 
 def test_over_all_possible_draws_the_estimate_is_unbiased_and_the_variance_is_right():
     rng = np.random.default_rng(1)
-    strata = np.array([0] * 5 + [1] * 4)
+    strata = [0] * 5 + [1] * 4
     truth = rng.integers(0, 2, (9, 2)).astype(float)
     f = rng.random((9, 2))
-    of = np.array([1, 2, 1, 0, 3, 1, 1, 0, 2.0])
-    draws = product(combinations(range(5), 3), combinations(range(5, 9), 2))
-    made = []
-    for a, b in draws:
-        drawn = np.isin(np.arange(9), (*a, *b))
-        one = ppi_shares(hide(truth, drawn), f, strata, of=of, weight=0.7)[0]
-        made.append((one.estimate, ((one.high - one.low) / (2 * 1.959963985)) ** 2))
-    estimates, variances = np.array(made).T
-    assert estimates.mean() == pytest.approx(truth[:, 0].sum() / of.sum())
-    assert variances.mean() == pytest.approx(estimates.var())
+    of = np.array([1, 2, 1, 0, 3, 1, 1, 0, 2])
+    estimates = []
+    half_widths = []
+    for a, b in product(combinations(range(5), 3), combinations(range(5, 9), 2)):
+        labels = hide(truth, np.isin(np.arange(9), a + b))
+        got = ppi_shares(labels, f, strata, of=of, weight=0.7)[0]
+        estimates.append(got.estimate)
+        half_widths.append(got.high - got.estimate)
+    assert np.mean(estimates) == pytest.approx(truth[:, 0].sum() / of.sum())
+    variances = (np.array(half_widths) / norm.ppf(0.975)) ** 2
+    assert variances.mean() == pytest.approx(np.var(estimates))
 
 
 def test_all_labels_give_the_share_itself_and_no_doubt_about_these_items():
     truth = np.array([[1.0], [0.0], [0.0], [1.0], [1.0]])
     for weight in ("tuned", 0.0, 1.0):
         (got,) = ppi_shares(truth, np.full((5, 1), 0.3), list("aabbb"), weight=weight)
-        assert (got.estimate, got.low, got.high) == pytest.approx((0.6, 0.6, 0.6))
+        assert estimate_and_bounds(got) == pytest.approx((0.6, 0.6, 0.6))
 
 
 def test_the_tuned_weight_is_that_of_the_narrowest_intervals():
-    rng = np.random.default_rng(2)
-    truth, strata, f, _ = answers(rng, 40)
+    truth, strata, f, _ = answers(np.random.default_rng(2), 40)
     labels = hide(truth, stratified_draw(strata, 120, least=10, seed=3))
 
     def width(weight):
-        return sum(
-            (i.high - i.low) ** 2
-            for i in ppi_shares(labels, f, strata, of=np.ones(len(f)), weight=weight)
-        )
+        shares = ppi_shares(labels, f, strata, of=np.ones(len(f)), weight=weight)
+        return sum((i.high - i.low) ** 2 for i in shares)
 
     best = min(np.linspace(0, 1, 101), key=width)
     assert 0.05 < best < 0.95
@@ -80,118 +84,116 @@ def test_the_tuned_weight_is_that_of_the_narrowest_intervals():
 
 
 def test_a_difference_of_two_systems_is_a_share_with_signs():
-    truth = np.array([[1.0], [1.0], [1.0], [0.0]])
-    sign = np.array([[1.0], [1.0], [-1.0], [-1.0]])  # two answers of either system
+    # two right answers of one system, one right and one wrong of the other
+    signed = np.array([[1], [1], [-1], [0]])
     (difference,) = ppi_shares(
-        sign * truth, 0 * truth, ["a"] * 4, of=sign[:, 0] > 0, clusters=[0, 1, 0, 1], weight=0
+        signed, 0 * signed, ["a"] * 4, of=[1, 1, 0, 0], clusters=[0, 1, 0, 1], weight=0
     )
     # without one cluster the difference is 1 - 0 and 1 - 1: t of one degree is 12.7
     half = 12.706 * np.sqrt(1 / 2 * (0.5**2 + 0.5**2))
-    assert (difference.estimate, difference.low, difference.high) == pytest.approx(
-        (0.5, 0.5 - half, 0.5 + half), rel=1e-4
-    )
+    assert estimate_and_bounds(difference) == pytest.approx((0.5, 0.5 - half, 0.5 + half), rel=1e-4)
 
 
 def test_the_jackknife_leaves_out_one_cluster_at_a_time():
-    rng = np.random.default_rng(4)
-    truth, strata, f, clusters = answers(rng, 12)
+    truth, strata, f, clusters = answers(np.random.default_rng(4), 12)
     labels = hide(truth, stratified_draw(strata, len(truth) // 2, least=3, seed=5))
     got = ppi_shares(labels, f, strata, of=np.ones(len(f)), clusters=clusters, weight=0.6)
     assert (got[0].clusters, got[0].n) == (12, len(truth) // 2)
     again = []
-    for left_out in np.unique(clusters):
+    for left_out in range(12):
         keep = clusters != left_out
-        again.append(
-            [i.estimate for i in ppi_shares(labels[keep], f[keep], strata[keep], weight=0.6)]
-        )
-    again = np.array(again)
-    variance = (len(again) - 1) / len(again) * ((again - again.mean(axis=0)) ** 2).sum(axis=0)
-    from scipy.stats import t
-
-    for interval, expected in zip(
-        got, t.ppf(0.975, len(again) - 1) * np.sqrt(variance), strict=True
-    ):
-        assert interval.high - interval.estimate == pytest.approx(expected)
+        shares = ppi_shares(labels[keep], f[keep], strata[keep], weight=0.6)
+        again.append([i.estimate for i in shares])
+    half = t.ppf(0.975, 11) * np.sqrt(11 * np.var(again, axis=0))
+    assert [i.high - i.estimate for i in got] == pytest.approx(half)
 
 
 def answers(rng, clusters):
     """Make answers of five systems to clustered questions: grades as 0 and 1, strata,
     probabilities, clusters.
     """
-    questions = np.repeat(np.arange(clusters), rng.integers(1, 5, clusters))
-    cluster = np.repeat(questions, 5)
-    level = rng.normal(0, 0.8, clusters)[cluster] + np.repeat(rng.normal(0, 0.8, len(questions)), 5)
-    score = level + rng.normal(0, 0.7, len(cluster))
+    cluster, score = latent_scores(rng, clusters)
     truth = np.digitize(score, [-0.9, 0.1, 1.2])
     guess = score + rng.normal(0, 0.8, len(cluster)) + 0.4  # a judge that is too kind
-    odds = np.exp(-((guess[:, None] - np.array([-1.4, -0.4, 0.6, 1.8])) ** 2))
+    odds = np.exp(-((guess[:, None] - [-1.4, -0.4, 0.6, 1.8]) ** 2))
     f = odds / odds.sum(axis=1, keepdims=True)
     return np.eye(4)[truth], f.argmax(axis=1), f, cluster
+
+
+def latent_scores(rng, clusters):
+    """Return the cluster and the score of five answers each to one to four questions a cluster."""
+    questions = np.repeat(np.arange(clusters), rng.integers(1, 5, clusters))
+    cluster = questions.repeat(5)
+    level = rng.normal(0, 0.8, clusters)[cluster] + rng.normal(0, 0.8, len(questions)).repeat(5)
+    return cluster, level + rng.normal(0, 0.7, len(cluster))
+
+
+def share_held(intervals, shares):
+    """How many of the intervals hold their share."""
+    return np.mean([i.low <= share <= i.high for i, share in zip(intervals, shares, strict=True)])
 
 
 def test_intervals_hold_what_they_say():
     rng = np.random.default_rng(6)
     true = answers(np.random.default_rng(7), 60_000)[0].mean(axis=0)
-    runs = 700
-    held = {"these": 0, "alike": 0, "independent samples": 0}
-    for run in range(runs):
+    held = []
+    for run in range(700):
         truth, strata, f, clusters = answers(rng, 60)
         drawn = stratified_draw(strata, 250, seed=run)
         labels = hide(truth, drawn)
-        for name, aim, options in (
-            ("these", truth.mean(axis=0), {}),
-            ("alike", true, {"clusters": clusters}),
-        ):
-            got = ppi_shares(labels, f, strata, **options)
-            held[name] += np.mean(
-                [i.low <= share <= i.high for i, share in zip(got, aim, strict=True)]
-            )
-        old = [
-            ppi_mean(truth[drawn, g], f[drawn, g], f[~drawn, g], weight="tuned") for g in range(4)
-        ]
-        held["independent samples"] += np.mean(
-            [i.low <= share <= i.high for i, share in zip(old, true, strict=True)]
+        these = ppi_shares(labels, f, strata)
+        alike = ppi_shares(labels, f, strata, clusters=clusters)
+        independent = map(
+            partial(ppi_mean, weight="tuned"), truth[drawn].T, f[drawn].T, f[~drawn].T
         )
-    share = {name: float(count / runs) for name, count in held.items()}
-    assert 0.93 <= share["these"] <= 0.97, share
-    assert 0.93 <= share["alike"] <= 0.97, share
-    assert share["independent samples"] < 0.90, share
+        held.append(
+            (
+                share_held(these, truth.mean(axis=0)),
+                share_held(alike, true),
+                share_held(independent, true),
+            )
+        )
+    these, alike, independent = np.mean(held, axis=0)
+    assert 0.93 <= these <= 0.97
+    assert 0.93 <= alike <= 0.97
+    assert independent < 0.90  # as if the labels were independent samples
+
+
+def one_category(ones, labelled=20, items=40):
+    """Labels of one category: the first of the items have one, the first of these have it."""
+    place = np.arange(items)[:, None]
+    return np.where(place < labelled, place < ones, NAN)
+
+
+NO_JUDGE = np.zeros((40, 1))
 
 
 def binomial(p, variance):
     """Clopper-Pearson for as many labels as have this variance."""
-    from scipy.stats import beta
-
     n = p * (1 - p) / variance
     return beta.ppf(0.025, p * n, (1 - p) * n + 1), beta.ppf(0.975, p * n + 1, (1 - p) * n)
 
 
 def test_the_interval_of_a_share_joins_jeffreys_bounds_of_its_strata():
-    from scipy.stats import beta
-
     # Two strata of 40, 20 labelled in each: 8 and none have the category. Half of each has no
     # label.
-    labelled = np.arange(80) % 40 < 20
-    stratum = np.arange(80) // 40
-    truth = np.where(labelled, np.arange(80) < 8, NAN).astype(float)[:, None]
-    (got,) = ppi_shares(truth, np.zeros((80, 1)), stratum, weight=0.0)
+    truth = np.vstack([one_category(8), one_category(0)])
+    asked = np.zeros((80, 1)), [0] * 40 + [1] * 40
+    (got,) = ppi_shares(truth, *asked, weight=0.0)
     below = (0.4 - beta.ppf(0.025, 8.5, 12.5)) ** 2  # the other stratum's lower bound is 0
     above = (beta.ppf(0.975, 8.5, 12.5) - 0.4) ** 2 + beta.ppf(0.975, 0.5, 20.5) ** 2
     low = 0.2 - (0.25 * 0.5 * below) ** 0.5
     high = 0.2 + (0.25 * 0.5 * above) ** 0.5
-    assert (got.estimate, got.low, got.high) == pytest.approx((0.2, low, high))
+    assert estimate_and_bounds(got) == pytest.approx((0.2, low, high))
     # where all of a stratum have it, its upper bound is 1
-    (other,) = ppi_shares(1 - truth, np.zeros((80, 1)), stratum, weight=0.0)
-    assert (other.low, other.high) == pytest.approx((1 - high, 1 - low))
+    (other,) = ppi_shares(1 - truth, *asked, weight=0.0)
+    assert bounds(other) == pytest.approx((1 - high, 1 - low))
 
 
 def test_a_judge_who_is_always_wrong_widens_both_sides_of_a_share_alike():
-    from scipy.stats import beta
-
-    labelled = np.arange(40) < 20
-    truth = np.where(labelled, np.arange(40) < 8, NAN).astype(float)[:, None]
-    wrong = np.where(labelled, np.arange(40) >= 8, np.arange(40) % 2).astype(float)[:, None]
-    (got,) = ppi_shares(truth, wrong, [0] * 40, weight=1.0)
+    place = np.arange(40)[:, None]
+    wrong = np.where(place < 20, place >= 8, place % 2)
+    (got,) = ppi_shares(one_category(8), wrong, [0] * 40, weight=1.0)
     low, high = beta.ppf([0.025, 0.975], 8.5, 12.5)
     below = (got.estimate - got.low) ** 2 - 0.5 * (0.4 - low) ** 2  # half has its label
     above = (got.high - got.estimate) ** 2 - 0.5 * (high - 0.4) ** 2
@@ -200,28 +202,23 @@ def test_a_judge_who_is_always_wrong_widens_both_sides_of_a_share_alike():
 
 
 def test_a_judge_who_knows_narrows_the_interval_of_a_share():
-    labelled = np.arange(40) % 2 == 0
-    truth = np.where(labelled, np.arange(40) < 12, NAN).astype(float)[:, None]
-    guess = (np.arange(40) < 12).astype(float)[:, None]
-    widths = []
-    for judge in (guess, np.zeros((40, 1))):
-        (got,) = ppi_shares(truth, judge, [0] * 40)
-        widths.append(got.high - got.low)
+    place = np.arange(40)[:, None]
+    truth = np.where(place % 2 == 0, place < 12, NAN)
+    (guided,) = ppi_shares(truth, place < 12, [0] * 40)
+    (alone,) = ppi_shares(truth, NO_JUDGE, [0] * 40)
     # The judge leaves no doubt about the 6 labels of the rarer kind; 3 more count as if there were
     # none.
-    assert widths[0] == pytest.approx(widths[1] * (3 / 9) ** 0.5)
+    narrower = (3 / 9) ** 0.5
+    assert np.ptp(bounds(guided)) == pytest.approx(np.ptp(bounds(alone)) * narrower)
 
 
 def test_the_interval_of_a_share_over_clusters_is_exact_for_the_effective_number_of_labels():
-    from scipy.stats import norm, t
-
-    rng = np.random.default_rng(3)
-    truth, _, f, clusters = answers(rng, 12)
-    drawn = stratified_draw(np.zeros(len(truth)), len(truth) // 2, least=3, seed=5)
-    asked = hide(truth, drawn), f, np.zeros(len(truth))
-    share, symmetric = (
-        ppi_shares(*asked, **of, clusters=clusters)[1] for of in ({}, {"of": np.ones(len(f))})
-    )
+    truth, _, f, clusters = answers(np.random.default_rng(3), 12)
+    one_stratum = np.zeros(len(truth))
+    drawn = stratified_draw(one_stratum, len(truth) // 2, least=3, seed=5)
+    asked = hide(truth, drawn), f, one_stratum
+    share = ppi_shares(*asked, clusters=clusters)[1]
+    symmetric = ppi_shares(*asked, of=np.ones(len(f)), clusters=clusters)[1]
     p = share.estimate
     n = drawn.sum()
     sizes = np.bincount(clusters[drawn])
@@ -230,89 +227,75 @@ def test_the_interval_of_a_share_over_clusters_is_exact_for_the_effective_number
     quantile = t.ppf(0.975, 11)
     measured = ((symmetric.high - p) / quantile) ** 2 / (p * (1 - p) / n)
     # as if all labels of a cluster were alike: one more label is so
-    worst = n * (sizes**2).sum() / sizes.sum() ** 2
+    worst = (sizes**2).sum() / n
     effect = (rarer * measured + worst) / (rarer + 1)
     variance = p * (1 - p) * effect / n * (quantile / norm.ppf(0.975)) ** 2
-    assert (share.low, share.high) == pytest.approx(binomial(p, variance))
+    assert bounds(share) == pytest.approx(binomial(p, variance))
     assert share.method == "exact binomial for the effective number of values"
 
 
 def test_a_share_over_clusters_has_an_interval_however_few_labels_of_it_there_are():
+    def over_clusters(truth, size):
+        (got,) = ppi_shares(truth, NO_JUDGE, [0] * 40, clusters=np.arange(40) // size)
+        return got
+
     # 20 labels, each in a cluster of its own: none has the category. Clopper-Pearson with t for 40
-    # clusters.
-    from scipy.stats import norm, t
-
-    truth = np.where(np.arange(40) < 20, 0.0, NAN)[:, None]
-    (none,) = ppi_shares(truth, np.zeros((40, 1)), [0] * 40, clusters=np.arange(40))
-    n = 20 * (norm.ppf(0.975) / t.ppf(0.975, 39)) ** 2
-    assert (none.low, none.high) == pytest.approx((0, 1 - 0.025 ** (1 / n)))
-    # The same labels in ten pairs count as ten.
-    (pairs,) = ppi_shares(truth, np.zeros((40, 1)), [0] * 40, clusters=np.arange(40) // 2)
-    n = 10 * (norm.ppf(0.975) / t.ppf(0.975, 19)) ** 2
-    assert pairs.high == pytest.approx(1 - 0.025 ** (1 / n))
-    (all_of_them,) = ppi_shares(1 - truth, np.zeros((40, 1)), [0] * 40, clusters=np.arange(40))
-    assert str(all_of_them).startswith("1.000 [0.8")
+    # clusters. The same labels in ten pairs count as ten.
+    for size, labels in ((1, 20), (2, 10)):
+        n = labels * (norm.ppf(0.975) / t.ppf(0.975, 40 / size - 1)) ** 2
+        none = over_clusters(one_category(0), size)
+        assert bounds(none) == pytest.approx((0, 1 - 0.025 ** (1 / n)))
+    assert str(over_clusters(1 - one_category(0), 1)).startswith("1.000 [0.8")
 
 
-def test_shares_of_answers_like_these_hold_where_they_are_rare():
+@pytest.mark.parametrize("share", [0.03, 0.1])
+def test_shares_of_answers_like_these_hold_where_they_are_rare(share):
     # Latent grades, 44 documents, five answers a question, 250 labels: no luck of the draw decides
     # what is given.
     rng = np.random.default_rng(9)
-    runs = 150
-    held = {0.03: 0, 0.1: 0}
-    for run in range(runs):
-        for share in held:
-            question = np.repeat(np.arange(44), rng.integers(1, 5, 44))
-            cluster = np.repeat(question, 5)
-            level = rng.normal(0, 0.8, 44)[cluster] + np.repeat(
-                rng.normal(0, 0.8, question.size), 5
-            )
-            score = level + rng.normal(0, 0.7, cluster.size)
-            cut = statistics.NormalDist(0, (0.8**2 + 0.8**2 + 0.7**2) ** 0.5).inv_cdf(share)
-            truth = score < cut
-            judge = score + rng.normal(0.4, 0.8, cluster.size) < cut
-            drawn = stratified_draw(judge, min(250, len(truth) // 2), least=1, seed=run)
-            (got,) = ppi_shares(
-                hide(truth[:, None], drawn), judge[:, None], judge, clusters=cluster
-            )
-            assert not np.isnan(got.low)
-            held[share] += got.low <= share <= got.high
-    assert min(held.values()) / runs >= 0.92, held
+    cut = norm.ppf(share, scale=(0.8**2 + 0.8**2 + 0.7**2) ** 0.5)
+    held = []
+    for run in range(150):
+        cluster, score = latent_scores(rng, 44)
+        truth = score < cut
+        judge = score + rng.normal(0.4, 0.8, cluster.size) < cut
+        drawn = stratified_draw(judge, min(250, len(truth) // 2), least=1, seed=run)
+        labels = hide(truth[:, None], drawn)
+        (got,) = ppi_shares(labels, judge[:, None], judge, clusters=cluster)
+        assert not np.isnan(got.low)
+        held.append(got.low <= share <= got.high)
+    assert np.mean(held) >= 0.92
 
 
 @pytest.mark.parametrize(("labels", "share"), [(20, 0.02), (20, 0.05), (150, 0.02), (150, 0.05)])
 def test_the_mean_of_a_share_holds_with_few_labels(labels, share):
     rng = np.random.default_rng(labels)
-    runs = 300
-    held = 0
-    for run in range(runs):
-        truth = (rng.random(labels + 1000) < share).astype(float)
-        judge = np.where(rng.random(truth.size) < 0.05, 1 - truth, truth)
-        weight = "tuned" if run % 2 else 1.0
+    held = []
+    for weight in ("tuned", 1.0) * 150:
+        truth = rng.random(labels + 1000) < share
+        judge = truth ^ (rng.random(truth.size) < 0.05)
         got = ppi_mean(truth[:labels], judge[:labels], judge[labels:], weight=weight)
-        held += got.low <= share <= got.high
+        held.append(got.low <= share <= got.high)
         assert got.low >= 0
-    assert held / runs >= 0.92
+    assert np.mean(held) >= 0.92
 
 
 def test_a_count_of_zero_has_an_interval_for_these_items():
-    truth = np.where(np.arange(40) < 20, 0.0, NAN)[:, None]
-    (none,) = ppi_shares(truth, np.zeros((40, 1)), [0] * 40)
-    (all_of_them,) = ppi_shares(1 - truth, np.zeros((40, 1)), [0] * 40)
+    (none,) = ppi_shares(one_category(0), NO_JUDGE, [0] * 40)
     assert (none.estimate, none.low) == (0, 0)
     assert 0.05 < none.high < 0.2
-    assert (all_of_them.low, all_of_them.high) == pytest.approx((1 - none.high, 1))
+    (all_of_them,) = ppi_shares(1 - one_category(0), NO_JUDGE, [0] * 40)
+    assert bounds(all_of_them) == pytest.approx((1 - none.high, 1))
     # three labels of four, two with the category: Jeffreys' upper bound alone is .97
-    (few,) = ppi_shares([[1], [1], [0], [NAN]], np.zeros((4, 1)), [0] * 4)
-    high = 2 / 3 + 0.25**0.5 * (betaincinv(2.5, 1.5, 0.975) - 2 / 3)
+    (few,) = ppi_shares(one_category(2, labelled=3, items=4), np.zeros((4, 1)), [0] * 4)
+    high = 2 / 3 + 0.25**0.5 * (beta.ppf(0.975, 2.5, 1.5) - 2 / 3)
     assert few.high == pytest.approx(high)
 
 
 def test_intervals_of_rare_categories_hold():
     rng = np.random.default_rng(8)
-    runs = 300
     held = []
-    for run in range(runs):
+    for run in range(300):
         truth, strata, f, _ = answers(rng, 60)
         rare = truth[:, :1] * (rng.random((len(truth), 1)) < 0.3)  # about 4 in 100
         (got,) = ppi_shares(hide(rare, stratified_draw(strata, 200, seed=run)), f[:, :1], strata)
@@ -323,16 +306,13 @@ def test_intervals_of_rare_categories_hold():
 def test_a_draw_takes_the_floor_and_shares_the_rest_and_can_be_repeated():
     strata = np.repeat([1, 2, 3, 4, 5], [400, 200, 100, 30, 10])
     drawn = stratified_draw(strata, 250, seed=9)
-    taken = np.bincount(strata[drawn], minlength=6)[1:]
     # 25 each but 10 of the last: 110; the other 140 by what is left: 375, 175, 75, 5, 0 of 630
-    assert taken.tolist() == [25 + 83, 25 + 39, 25 + 17, 25 + 1, 10]
+    assert np.bincount(strata[drawn]).tolist() == [0, 25 + 83, 25 + 39, 25 + 17, 25 + 1, 10]
     assert (stratified_draw(strata, 250, seed=9) == drawn).all()
     assert (stratified_draw(strata, 250, seed=10) != drawn).any()
     assert stratified_draw(strata, 10_000, seed=9).all()
-    often = np.mean(
-        [stratified_draw([0] * 6 + [1] * 2, 5, least=1, seed=s) for s in range(2000)], axis=0
-    )
-    assert often == pytest.approx([4 / 6] * 6 + [1 / 2] * 2, abs=0.04)
+    draws = [stratified_draw([0] * 6 + [1] * 2, 5, least=1, seed=s) for s in range(2000)]
+    assert np.mean(draws, axis=0) == pytest.approx([4 / 6] * 6 + [1 / 2] * 2, abs=0.04)
 
 
 def test_one_label_of_two_items_says_little_of_a_share_and_nothing_of_a_difference():
