@@ -209,10 +209,26 @@ def _init(name: str) -> None:
     print(f"{os.path.relpath(project)}: {files}")
     missing = [check for check in rb.doctor.checks() if not (check.ok or check.optional)]
     if missing:
-        print(f"first:\n{rb.doctor.check_lines(missing)}")
+        print(f"first:\n{_check_lines(missing)}")
     experiment = _shell_word(os.path.relpath(project / "experiment.yaml"))
     lab = f"ragbench lab {_shell_word(name)}"
     print(f"next: ragbench plan {experiment}; ragbench run {experiment}; {lab}")
+
+
+def _check_lines(checks: Sequence[Any]) -> str:
+    """Write checks as aligned lines, each missing thing followed by what to do."""
+    width = max(len(check.name) for check in checks)
+    lines = []
+    for check in checks:
+        mark = "NO"
+        if check.ok:
+            mark = "ok"
+        elif check.optional:
+            mark = "--"
+        lines.append(f"{mark}  {check.name:<{width}}  {check.what}")
+        if not check.ok and check.do:
+            lines.append(f"    {'':<{width}}  -> {check.do}")
+    return "\n".join(lines)
 
 
 @_command("validate")
@@ -401,11 +417,11 @@ def _export(run: str, *, to: str, by: str | None = None) -> None:
 @_command("doctor")
 def _doctor(*, model: str | None = None, options: Sequence[str] = ()) -> int:
     """List what is installed, which data and models were found, and what to do about the rest."""
-    results = rb.doctor.checks()
+    chat = None
     if model:
         chat = _chat_model(model, options, deadline_s=rb.doctor.DEADLINE_S)
-        results += rb.doctor.model_checks(chat)
-    print(rb.doctor.check_lines(results))
+    results = rb.doctor.checks(chat)
+    print(_check_lines(results))
     return int(not all(check.ok or check.optional for check in results))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,26 +44,14 @@ class Check:
     optional: bool = False
 
 
-def checks() -> list[Check]:
-    """Run every check. Nothing is downloaded, and no server is contacted but Ollama's."""
-    return [*_packages(), *_weights(), *_data_checks(), _ollama()]
-
-
-def check_lines(results: Iterable[Check]) -> str:
-    """Write checks as aligned lines, each missing thing followed by what to do."""
-    results = list(results)
-    width = max(len(check.name) for check in results)
-    lines = []
-    for check in results:
-        mark = "NO"
-        if check.ok:
-            mark = "ok"
-        elif check.optional:
-            mark = "--"
-        lines.append(f"{mark}  {check.name:<{width}}  {check.what}")
-        if not check.ok and check.do:
-            lines.append(f"    {'':<{width}}  -> {check.do}")
-    return "\n".join(lines)
+def checks(model: Any = None) -> list[Check]:
+    """Run every check, with a chat model those of it too. Nothing is downloaded, and no other
+    server is contacted but Ollama's.
+    """
+    results = [*_packages(), *_weights(), *_data_checks(), _ollama()]
+    if model is not None:
+        results += _model_checks(model)
+    return results
 
 
 def _packages() -> Iterator[Check]:
@@ -75,11 +63,15 @@ def _packages() -> Iterator[Check]:
 
 
 def _weights() -> Iterator[Check]:
-    from ragbench.llm.local import verify_smollm2
-    from ragbench.retrieval.rerank import reranker_dir
-    from ragbench.text.tokens import verify_minilm
+    from ragbench.llm.local import SMOLLM2, SMOLLM2_SHA256, LocalServer
+    from ragbench.weights import MINILM, RERANKER
 
-    verified = {"MiniLM": verify_minilm, "Reranker": reranker_dir, "SmolLM2": verify_smollm2}
+    smollm2 = LocalServer(SMOLLM2, 0)
+    verified: dict[str, Callable[[], Any]] = {
+        "MiniLM": MINILM.verified,
+        "Reranker": RERANKER.verified,
+        "SmolLM2": lambda: smollm2.digest(SMOLLM2_SHA256),
+    }
     for name, verify in verified.items():
         try:
             verify()
@@ -88,7 +80,7 @@ def _weights() -> Iterator[Check]:
             yield Check(f"{name} weights", False, error.got, error.do, optional=name != "MiniLM")
 
 
-def model_checks(model: Any) -> list[Check]:
+def _model_checks(model: Any) -> list[Check]:
     """Ask a chat model a short question: does it answer, how fast, and keep to labels?"""
     schema = llm.label_schema(1, ("yes", "no"))
     settings = {"num_predict": 64, "retries": 0, "progress": False}

@@ -1,6 +1,6 @@
 """Embeddings: all-MiniLM-L6-v2 without torch, models behind Ollama, and a disk cache for all.
 
-The thesis's own dense model runs on onnxruntime over the published weights (`ragbench.text.tokens`
+The thesis's own dense model runs on onnxruntime over the published weights (`ragbench.weights`
 finds them). One of your own is one entry: ``EMBEDDERS["mine"] = make``.
 """
 
@@ -28,7 +28,8 @@ from ragbench.errors import ConfigError, DataError, ModelError, check_known, unk
 from ragbench.onnx_models import cores, run_batches, session
 from ragbench.paths import cache_dir
 from ragbench.text.languages import other_languages
-from ragbench.text.tokens import default_tokenizer, load_tokenizer, minilm_dir, minilm_version
+from ragbench.text.tokens import default_tokenizer, load_tokenizer
+from ragbench.weights import MINILM
 
 _MAX_TOKENS = 256  # the model card's limit; the tokenizer file itself says 128
 _DIMENSION = 384
@@ -75,7 +76,7 @@ class MiniLM(_Arrays):
         ones.
         """
         name = "all-MiniLM-L6-v2-fp32"
-        version = minilm_version()
+        version = MINILM.version()
         if version:
             name += f"@{version}"
         return name
@@ -100,7 +101,7 @@ class MiniLM(_Arrays):
 
     def _outputs(self, texts: Sequence[str], tokens: bool) -> Iterator[tuple[np.ndarray, Any]]:
         _require_texts(texts)
-        model, tokenizer = _minilm(minilm_dir(), minilm_version(), tokens)
+        model, tokenizer = _minilm(MINILM.folder(), MINILM.version(), tokens)
         encodings = tokenizer.encode_batch_fast(list(texts))
         for rows, (outputs,) in run_batches(model, encodings):
             yield rows, outputs
@@ -141,14 +142,9 @@ def _minilm(folder: Path, version: str, tokens: bool) -> tuple[Any, Any]:
 
     ``version`` has other weights that come to lie in the folder opened anew.
     """
-    from safetensors.numpy import load_file
-
-    from ragbench._bert_graph import build
-
     tokenizer = load_tokenizer(folder / "tokenizer.json")
     tokenizer.enable_truncation(_MAX_TOKENS)
-    graph = build(load_file(folder / "model.safetensors"), tokens=tokens)
-    return session(graph.SerializeToString()), tokenizer
+    return session(folder / "model.safetensors", tokens=tokens), tokenizer
 
 
 # What to do about a failure, where it is not the same as for a chat model.

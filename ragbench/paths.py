@@ -80,13 +80,6 @@ def known_sha256(path: Path) -> str:
         return sha256_of(path)
 
 
-def published_file(path: Path, sha256: str, what: str, do: str) -> Path:
-    """Return the path of a file with this sha256, or raise DataError."""
-    if (got := known_sha256(path)) != sha256:
-        raise DataError(f"{path} has sha256 {got}", f"{sha256}, {what}", do)
-    return path
-
-
 def cache_dir(*parts: str) -> Path:
     """Return (and make) a folder of the cache: ``RAGBENCH_CACHE``, else ``data/cache`` of the
     checkout.

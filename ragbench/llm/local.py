@@ -181,13 +181,6 @@ def _close(process: subprocess.Popen[bytes]) -> None:
         process.stdin.close()
 
 
-def verify_smollm2() -> Path:
-    """Check SmolLM2's file against its published sha256; return its path, or raise CallError."""
-    server = LocalServer(SMOLLM2, 0)
-    server.digest(SMOLLM2_SHA256)
-    return server.path
-
-
 def _serve() -> None:
     """Be the child process: read settings from the first line of stdin, print the port, serve until
     stdin closes.

