@@ -172,11 +172,21 @@ def experiment(folder, count: int = 6, name: str = "made", **changes) -> Experim
     return Experiment(name, **(settings | changes))
 
 
+def rows_of(folder, count: int = 6, **changes):
+    """Run the small grid, and return its rows."""
+    return experiment(folder, count, **changes).run(progress=False)
+
+
 def live(folder, server, count: int = 2, seed: int = 3, **changes) -> Experiment:
     """The same with a model of a server that answers and grades."""
     model = server.model(seed=seed, num_ctx=4096)
     settings = {"generator": {"llama": model}, "judge": {"llama": model}, "options": QUICK}
     return experiment(folder, count, **(settings | changes))
+
+
+def live_rows(folder, server, count: int = 2, **changes):
+    """Run the grid of a server's model, and return its rows."""
+    return live(folder, server, count, **changes).run(progress=False)
 
 
 class Counting(Embeddings):

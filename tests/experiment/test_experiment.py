@@ -14,7 +14,17 @@ from multiprocessing import get_context
 
 import pandas as pd
 import pytest
-from experiment_parts import Copier, Interrupted, JudgeDouble, Named, experiment, people, whole
+from experiment_parts import (
+    Copier,
+    Interrupted,
+    JudgeDouble,
+    Named,
+    experiment,
+    people,
+    rows_of,
+    whole,
+    write_lines,
+)
 
 import ragbench as rb
 from ragbench.chunking import token_chunks
@@ -27,7 +37,6 @@ from ragbench.experiment.rows import AXIS_COLUMNS, answers_of, measure_answers, 
 from ragbench.llm.failures import failure
 from ragbench.metrics.ir_score import ir_score
 from ragbench.records import Dataset, Grade
-from ragbench.report.export import export
 from ragbench.retrieval import make_retriever
 
 
@@ -41,7 +50,7 @@ QUESTIONS = people().questions
 
 @pytest.fixture
 def rows(tmp_path):
-    return experiment(tmp_path).run(progress=False)
+    return rows_of(tmp_path)
 
 
 def test_one_row_per_question_and_cell_and_one_without_documents(rows, tmp_path):
@@ -56,14 +65,8 @@ def test_one_row_per_question_and_cell_and_one_without_documents(rows, tmp_path)
 
 
 def test_two_retrievers_and_depths_share_the_rows_without_documents(tmp_path):
-    grid = experiment(
-        tmp_path,
-        2,
-        retriever={"a": Named, "b": Named},
-        k={"a": 1, "b": [1, 3]},
-        N=(0, 9),
-    )
-    rows = grid.run(progress=False)
+    retrievers = {"a": Named, "b": Named}
+    rows = rows_of(tmp_path, 2, retriever=retrievers, k={"a": 1, "b": [1, 3]}, N=(0, 9))
     # a has depth 1 in both; b has 1 and 3.
     assert Counter(rows["retriever"] + " " + rows["k"].astype(str)) == {
         "LLM only 0": 2,
@@ -84,7 +87,7 @@ def test_a_grid_may_keep_some_cells_of_its_product_and_builds_nothing_for_the_ot
     axes = {"chunker": chunkers, "retriever": {"n": noted}, "k": [1, 2, 3], "N": 9}
     around = experiment(tmp_path, 2, **axes, keep=lambda c: (c.chunker, c.k) == ("whole", 2))
     rows = around.run(progress=False)
-    assert (set(rows["chunker"]), set(rows["k"]), len(rows)) == ({"whole"}, {2}, 2)
+    assert rows[["chunker", "k"]].to_numpy().tolist() == [["whole", 2]] * 2
     assert built == [2]
     assert around.plan()["retrieve"].calls == 2
     with pytest.raises(ConfigError, match="without cells"):
@@ -111,8 +114,7 @@ def test_a_row_holds_the_score_of_the_text_the_answer_came_from(rows):
 def test_context_tokens_stop_at_the_end_of_the_text_and_leave_the_begin_token_out(
     tmp_path, begin_token, tokens, answer
 ):
-    grid = experiment(tmp_path, 1, k=1, N=(4, 100), begin_token=begin_token)
-    rows = grid.run(progress=False).set_index("N")
+    rows = rows_of(tmp_path, 1, k=1, N=(4, 100), begin_token=begin_token).set_index("N")
     assert rows["context_tokens"].to_dict() == {4: tokens, 100: 12}
     assert rows.loc[4, "answer"] == answer
 
@@ -135,11 +137,9 @@ def test_retrieval_is_done_once_for_all_budgets_generators_and_judges(tmp_path):
 
 def test_an_answer_is_asked_once_and_graded_by_every_judge(tmp_path):
     log = tmp_path / "log"
-    judges = {"a": JudgeDouble(), "b": JudgeDouble()}
-    grid = experiment(
-        tmp_path / "run", 3, N=(4, 20), generator={"copier": Copier(str(log))}, judge=judges
-    )
-    rows = grid.run(progress=False)
+    people = {"generator": {"copier": Copier(str(log))}}
+    people["judge"] = {"a": JudgeDouble(), "b": JudgeDouble()}
+    rows = rows_of(tmp_path / "run", 3, N=(4, 20), **people)
     assert len(log.read_text().splitlines()) == 3 * 2
     assert rows["judge"].tolist() == ["a", "b"] * 6
     assert rows.groupby(["question_id", "N"])["answer"].agg(len).eq(2).all()
@@ -165,23 +165,22 @@ class Broken(JudgeDouble):
 @pytest.mark.parametrize(
     ("judge", "why"),
     [
-        (Broken(OverflowError("too much")), ["grade", "OverflowError", "too much"]),
-        (Broken(BUSY), ["grade", "busy", str(BUSY)]),
-        (Broken(), ["grade", "unscored", "no"]),
+        (Broken(OverflowError("too much")), ["failed", "grade", "OverflowError", "too much"]),
+        (Broken(BUSY), ["failed", "grade", "busy", str(BUSY)]),
+        (Broken(), ["failed", "grade", "unscored", "no"]),
     ],
 )
 def test_an_answer_without_a_grade_keeps_the_reason(tmp_path, judge, why):
-    rows = experiment(tmp_path, 1, N=20, judge={"b": judge}).run(progress=False)
-    assert rows["status"].tolist() == ["failed"]
-    assert rows[["error_step", "error_kind", "error"]].iloc[0].tolist() == why
-    assert rows["answer"].notna().all()
-    assert rows["grade"].isna().all()
+    (row,) = rows_of(tmp_path, 1, N=20, judge={"b": judge}).to_dict("records")
+    assert [row[name] for name in ("status", "error_step", "error_kind", "error")] == why
+    assert row["answer"]
+    assert pd.isna(row["grade"])
 
 
 @pytest.mark.slow
 def test_threads_and_processes_give_identical_rows(tmp_path):
     grid = {"count": 120, "N": (0, 4, 20)}
-    first = experiment(tmp_path / "threads", **grid).run(progress=False)
+    first = rows_of(tmp_path / "threads", **grid)
     with ThreadPoolExecutor(3) as pool:
         same(first, experiment(tmp_path / "pool", **grid).run(pool, progress=False))
     with ProcessPoolExecutor(2, mp_context=get_context("forkserver")) as pool:
@@ -230,7 +229,7 @@ def test_without_a_generator_and_a_judge_an_experiment_is_retrieval_only(tmp_pat
     grid = Experiment(
         "made", data=people(3), chunker="token_chunks", retriever="BM25", N=9, folder=tmp_path
     )
-    assert (grid.generator, grid.judge) == ({}, {})
+    assert grid.generator == grid.judge == {}
     for nobody in (None, "none", {}, []):
         assert experiment(tmp_path, 1, generator=nobody, judge=nobody).generator == {}
     rows = grid.run(progress=False)
@@ -240,27 +239,26 @@ def test_without_a_generator_and_a_judge_an_experiment_is_retrieval_only(tmp_pat
 
 @pytest.mark.parametrize(("axis", "name"), [("generator", "copying"), ("judge", "grader")])
 def test_an_unknown_generator_or_judge_is_refused_with_the_two_ways_to_one(tmp_path, axis, name):
-    with pytest.raises(
-        ConfigError, match=rf"unknown {axis} '{name}'(?s:.)*ollama:llama3:8b(?s:.)*smollm2"
-    ):
+    words = rf"unknown {axis} '{name}'(?s:.)*ollama:llama3:8b(?s:.)*smollm2"
+    with pytest.raises(ConfigError, match=words):
         experiment(tmp_path, **{axis: name})
 
 
 def test_the_file_holds_the_rows_of_this_grid_and_no_others(tmp_path):
-    first = experiment(tmp_path, retriever={"a": Named, "b": Named}).run(progress=False)
+    assert len(rows_of(tmp_path, retriever={"a": Named, "b": Named})) == 30
     renamed = replace(people(), questions=tuple(replace(q, answer="Rome") for q in QUESTIONS))
-    experiment(tmp_path, data={"people": renamed}, k=3).run(progress=False)
+    rows_of(tmp_path, data={"people": renamed}, k=3)
     rows = load_rows(tmp_path)
-    assert (len(first), len(rows)) == (30, 18)
+    assert len(rows) == 18
     assert set(rows["reference"]) == {"Rome"}
     assert {*rows["k"]} == {0, 3}
 
 
 def test_a_second_run_gives_the_same_rows_and_a_run_that_cannot_begin_leaves_them(tmp_path, rows):
-    same(rows, experiment(tmp_path).run(progress=False))
+    same(rows, rows_of(tmp_path))
     before = (tmp_path / "rows.jsonl").read_bytes()
     with pytest.raises(RagbenchError):
-        experiment(tmp_path, data={"people": lambda: 3}).run(progress=False)
+        rows_of(tmp_path, data={"people": lambda: 3})
     assert (tmp_path / "rows.jsonl").read_bytes() == before
 
 
@@ -279,18 +277,16 @@ def test_the_texts_behind_a_row_are_in_it(rows):
 
 
 def test_without_a_generator_the_longest_context_alone_is_kept(tmp_path):
-    rows = experiment(tmp_path, generator=None, judge=None, N=(4, 20)).run(progress=False)
+    rows = rows_of(tmp_path, generator=None, judge=None, N=(4, 20))
     assert rows.set_index("N")["context"].notna().groupby("N").mean().to_dict() == {4: 0.0, 20: 1.0}
 
 
 def test_failures_are_rows_with_their_reason(tmp_path):
-    grid = experiment(
-        tmp_path,
-        4,
-        retriever={"n": partial(Named, broken="Person2")},
-        generator={"copier": Copier(broken="Person1")},
-    )
-    rows = grid.run(progress=False).set_index(["question_id", "N"])
+    broken = {
+        "retriever": {"n": partial(Named, broken="Person2")},
+        "generator": {"copier": Copier(broken="Person1")},
+    }
+    rows = rows_of(tmp_path, 4, **broken).set_index(["question_id", "N"])
     assert rows.loc["q1", "error_step"].tolist() == ["generate"] * 3
     assert rows.loc["q2", "error_step"].tolist() == ["", "retrieve", "retrieve"]
     why = rows[["error_kind", "error"]].apply(tuple, axis=1)
@@ -322,12 +318,10 @@ def test_two_runs_cannot_share_a_folder(tmp_path):
     class Inside(Copier):
         def answer(self, question, context):
             with pytest.raises(ConfigError, match="another process is running 'made'"):
-                experiment(tmp_path).run(progress=False)
+                rows_of(tmp_path)
             return "tried"
 
-    rows = experiment(tmp_path, 1, N=(4,), generator={"inside": Inside()}, judge=None).run(
-        progress=False
-    )
+    rows = rows_of(tmp_path, 1, N=(4,), generator={"inside": Inside()}, judge=None)
     assert rows["answer"].tolist() == ["tried"]
 
 
@@ -335,37 +329,27 @@ def test_ctrl_c_leaves_the_blocks_that_are_done(tmp_path, monkeypatch):
     monkeypatch.setattr("ragbench.experiment.run.BLOCK_OF_ANSWERS", 6)  # two questions
 
     with pytest.raises(KeyboardInterrupt):
-        experiment(tmp_path, retriever={"named": Interrupted}).run(progress=False)
+        rows_of(tmp_path, retriever={"named": Interrupted})
     assert len(load_rows(tmp_path)) == 12
     assert load_manifest(tmp_path)["runs"][0]["rows_made"] == 12
-    assert len(experiment(tmp_path).run(progress=False)) == 18
+    assert len(rows_of(tmp_path)) == 18
 
 
 def test_a_run_that_is_stopped_leaves_the_earlier_rows_and_their_manifest(tmp_path, rows):
     before = {name: (tmp_path / name).read_bytes() for name in ("rows.jsonl", "manifest.json")}
-    changed = experiment(tmp_path, N=(0, 5), retriever={"named": Interrupted})
     with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="earlier rows"):
-        changed.run(progress=False)
+        rows_of(tmp_path, N=(0, 5), retriever={"named": Interrupted})
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
     assert not list(tmp_path.glob("*.part"))
-    experiment(tmp_path, N=(0, 5)).run(progress=False)
+    rows_of(tmp_path, N=(0, 5))
     assert load_manifest(tmp_path)["parameters"]["N"] == [0, 5]
     assert set(load_rows(tmp_path)["N"]) == {0, 5}
-
-
-def test_rows_that_are_not_those_of_the_manifest_are_not_exported(tmp_path):
-    experiment(tmp_path / "a").run(progress=False)
-    experiment(tmp_path / "b", N=(0, 5)).run(progress=False)
-    (tmp_path / "a" / "rows.jsonl").write_bytes((tmp_path / "b" / "rows.jsonl").read_bytes())
-    with pytest.raises(DataError, match="manifest"):
-        export(tmp_path / "a", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_of_another_experiment_is_refused_and_stays(tmp_path, rows):
     before = (tmp_path / "rows.jsonl").read_bytes()
     with pytest.raises(ConfigError, match="'made', not 'other'"):
-        experiment(tmp_path, name="other").run(progress=False)
+        rows_of(tmp_path, name="other")
     assert (tmp_path / "rows.jsonl").read_bytes() == before
 
 
@@ -395,30 +379,21 @@ def test_the_answers_of_a_function_are_kept_when_a_run_is_stopped(tmp_path):
     assert any("are kept" in str(warning.message) for warning in said)
     assert run() == 36  # once a run is whole, none is kept
     (tmp_path / "answers.jsonl").write_text("")
-    experiment(tmp_path, 12, generator=None, judge=None).run(progress=False)
+    rows_of(tmp_path, 12, generator=None, judge=None)
     assert not (tmp_path / "answers.jsonl").exists()
 
 
 def test_rows_with_fractions_of_relevance_and_ids_that_are_numbers_are_read_again(tmp_path):
     data = people(2)
-    first, second = data.questions
-    asked = (replace(first, meta={"relevant": {"d0": 0.5}}), second)
+    first = replace(data.questions[0], meta={"relevant": {"d0": 0.5}})
+    data = replace(data, questions=(first, data.questions[1]))
 
     def numbered(documents):
         return [replace(chunk, doc_id=7) for chunk in whole(documents)]
 
-    grid = experiment(
-        tmp_path,
-        data=replace(data, questions=asked),
-        chunker={"mine": numbered},
-        N=20,
-        generator=None,
-        judge=None,
-    )
-    grid.run(progress=False)
-    rows = load_rows(tmp_path).set_index("question_id")
-    assert rows.loc["q0", "relevant"] == {"d0": 0.5}
-    assert rows.loc["q0", "retrieved"] == ["7", "7"]
+    rows_of(tmp_path, data=data, chunker={"mine": numbered}, N=20, generator=None, judge=None)
+    row = load_rows(tmp_path).iloc[0]
+    assert (row["relevant"], row["retrieved"]) == ({"d0": 0.5}, ["7", "7"])
 
 
 def test_systems_whose_labels_are_numbers_have_names():
@@ -454,18 +429,15 @@ def test_every_column_of_the_questions_file_is_one_of_the_rows(tmp_path):
     path.write_text("question,answer,Sprache,year\nWhere?,York,de,0\nWhere was it?,York,en,1\n")
     with pytest.warns(UserWarning, match="no question has supporting texts"):
         data = load_questions(path, people(2).documents)
-    grid = experiment(tmp_path / "r", data={"own": data}, generator=None, judge=None, N=4,
-                      chunker="token_chunks", retriever="BM25")  # fmt: skip
-    rows = grid.run(progress=False)
+    axes = {"chunker": "token_chunks", "retriever": "BM25", "N": 4}
+    rows = rows_of(tmp_path / "r", data=data, generator=None, judge=None, **axes)
     assert rows["Sprache"].tolist() == ["de", "en"]
     assert load_rows(tmp_path / "r")["year"].tolist() == rows["year"].tolist()
 
 
 def test_a_long_true_answer_and_its_claims_travel_in_the_rows(tmp_path):
-    grid = {"data": "minihop", "N": [100], "generator": {"copier": Copier()}, "judge": None}
-    rows = experiment(tmp_path, chunker="token_chunks", retriever="BM25", **grid).run(
-        progress=False
-    )
+    axes = {"data": "minihop", "chunker": "token_chunks", "retriever": "BM25"}
+    rows = rows_of(tmp_path, **axes, N=[100], judge=None)
     questions = {question.id: question.meta for question in load_minihop().questions}
     long = rows[rows["long_reference"].notna()]
     assert len(long) == 65
@@ -485,10 +457,12 @@ def test_rows_of_older_versions_are_read(tmp_path, rows):
         del record["meta"], record["prompt"]
         record |= {"until": 1, "context": None, "chunk_ends": None, "error": None}
         if record["N"]:
-            ends = [len(" ".join(chunks[: place + 1])) for place in range(len(chunks))]
-            record |= {"context": " ".join(chunks), "chunk_ends": ends}
-        older.append(json.dumps(record))
-    (tmp_path / "rows.jsonl").write_text("\n".join(older) + "\n")
+            record["context"] = " ".join(chunks)
+            record["chunk_ends"] = [
+                len(" ".join(chunks[:end])) for end in range(1, len(chunks) + 1)
+            ]
+        older.append(record)
+    write_lines(tmp_path / "rows.jsonl", *older)
     loaded = load_rows(tmp_path)
     with_documents = rows["N"] > 0
     same(loaded[with_documents], rows[with_documents])
@@ -518,11 +492,8 @@ def test_a_prompt_that_was_not_asked_is_not_named():
 
 def test_a_plan_counts_searches_answers_and_grades_and_makes_nothing(tmp_path):
     plan = experiment(tmp_path, 4, retriever={"a": Named, "b": Named}).plan()
-    assert {step.name: step.calls for step in plan} == {
-        "retrieve": 8,
-        "generation": 20,
-        "grading": 20,
-    }
+    calls = {step.name: step.calls for step in plan}
+    assert calls == {"retrieve": 8, "generation": 20, "grading": 20}
     assert not (tmp_path / "rows.jsonl").exists()
 
 
@@ -568,7 +539,7 @@ def test_axes_that_cannot_work_are_told_at_once(tmp_path, change, message):
 )
 def test_values_that_cannot_work_stop_the_run_before_the_first_row(tmp_path, change, message):
     with pytest.raises(RagbenchError, match=message):
-        experiment(tmp_path, **change).run(progress=False)
+        rows_of(tmp_path, **change)
     assert not (tmp_path / "rows.jsonl").exists()
 
 
@@ -620,4 +591,4 @@ def test_an_error_of_ours_that_speaks_of_pickles_stays_what_it_is(tmp_path, monk
 
     monkeypatch.setattr("ragbench.experiment.run.make_rows", refuse)
     with pytest.raises(DataError, match="the recipe for pickles"):
-        experiment(tmp_path, 2, N=(4,), generator=None, judge=None).run(progress=False)
+        rows_of(tmp_path, 2, N=(4,), generator=None, judge=None)

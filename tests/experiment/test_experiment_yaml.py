@@ -19,7 +19,8 @@ from ragbench.experiment.axes import GENERATORS
 from ragbench.experiment.rows import answers_of
 from ragbench.metrics.table import METRICS
 from ragbench.records import Chunk
-from ragbench.report.methods import methods
+from ragbench.report.export import export_scores
+from ragbench.report.methods import methods, score_methods
 
 HEAD = "name: mine\ndata: minihop\nchunker: token_chunks\nretriever: BM25\n"
 MODEL = HEAD + "generator: {{l: {{use: 'ollama:x', {}}}}}\n"
@@ -29,6 +30,15 @@ def write(tmp_path, text):
     path = tmp_path / "experiment.yaml"
     path.write_text(text)
     return path
+
+
+def parsed(tmp_path, text):
+    """The experiment of a file."""
+    return Experiment.from_yaml(write(tmp_path, text))
+
+
+def model_of(server, options=""):
+    return f"{{use: 'ollama:llama3:8b', host: '{server.url}'{options}}}"
 
 
 def test_names_stand_for_what_ships(tmp_path):
@@ -41,14 +51,14 @@ retriever: [BM25, SIM, MMR, REO, Hybrid]
 k: {BM25: 5, SIM: 10}
 N: 100
 """
-    grid = Experiment.from_yaml(write(tmp_path, text))
+    grid = parsed(tmp_path, text)
     assert grid.k == {"BM25": (5,), "SIM": (10,), "MMR": (10,), "REO": (10,), "Hybrid": (10,)}
     rows = grid.run(progress=False)
     assert (len(rows), set(rows["status"])) == (3 * 5, {"ok"})
     told = load_manifest(tmp_path / "out")["axes"]["retriever"]
     assert told["few/small/REO"]["order"] == "published"
-    assert told["few/small/BM25"]["variant"] == "lucene"
-    assert told["few/small/BM25"]["tokenizer"] == "english"
+    bm25 = told["few/small/BM25"]
+    assert (bm25["variant"], bm25["tokenizer"]) == ("lucene", "english")
     assert grid.run(progress=False)["ir_score"].equals(rows["ir_score"])
 
 
@@ -58,7 +68,7 @@ def test_a_file_sets_the_words_of_bm25(tmp_path):
   t: {use: BM25, variant: terrier}
   h: {use: Hybrid, tokenizer: plain}
 """
-    made = Experiment.from_yaml(write(tmp_path, HEAD.replace("BM25\n", axis))).retriever
+    made = parsed(tmp_path, HEAD.replace("BM25\n", axis)).retriever
     chunks = [Chunk("c", "Die Straße und das Haus.", "d")]
     german, terrier, hybrid = (made[name](chunks).settings() for name in "gth")
     assert german["tokenizer"] == "german"
@@ -70,35 +80,26 @@ def test_a_file_sets_the_words_of_bm25(tmp_path):
 def test_own_files_are_found_beside_the_file(tmp_path, name, between):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "one.txt").write_text("Ann Lee was born in Ely.")
-    cells = [
-        ["question", "answer", "references"],
-        ["Where was Ann Lee born?", "Ely", "Ann Lee was born in Ely."],
-    ]
-    (tmp_path / name).write_text("".join(f"{between.join(row)}\n" for row in cells))
-    text = (
-        HEAD.replace("minihop", f"{{own: {{questions: {name}, documents: docs}}}}")
-        + "folder: out\nN: 50\nk: [1, 2]\n"
-    )
-    rows = Experiment.from_yaml(write(tmp_path, text)).run(progress=False)
-    assert (rows["ir_score"].tolist(), rows["k"].tolist()) == ([1.0, 1.0], [1, 2])
+    table = "question,answer,references\nWhere was Ann Lee born?,Ely,Ann Lee was born in Ely.\n"
+    (tmp_path / name).write_text(table.replace(",", between))
+    own = HEAD.replace("minihop", f"{{own: {{questions: {name}, documents: docs}}}}")
+    rows = parsed(tmp_path, f"{own}folder: out\nN: 50\nk: [1, 2]\n").run(progress=False)
+    assert rows[["ir_score", "k"]].to_numpy().tolist() == [[1.0, 1], [1.0, 2]]
 
 
 def test_a_prompt_is_found_beside_the_file_wherever_the_command_is_given(tmp_path, monkeypatch):
     (tmp_path / "mine.txt").write_text("In a word: {documents} {query}")
     text = HEAD + "generator: {a: smollm2}\nprompts: {a: mine.txt}\n"
     monkeypatch.chdir("/")
-    prompts = Experiment.from_yaml(write(tmp_path, text)).prompts
-    assert prompts == {("generator", "a"): str(tmp_path / "mine.txt")}
+    prompts = {("generator", "a"): str(tmp_path / "mine.txt")}
+    assert parsed(tmp_path, text).prompts == prompts
 
 
 def test_a_model_takes_its_options(tmp_path):
     text = HEAD + 'generator: {l: {use: "ollama:llama3:8b", host: gpu1, num_ctx: 2048, seed: 7}}\n'
-    model = Experiment.from_yaml(write(tmp_path, text)).generator["l"]
-    assert model.base_url == "http://gpu1:11434"
-    assert (model.num_ctx, model.seed) == (2048, 7)
-    one = Experiment.from_yaml(
-        write(tmp_path, HEAD + "generator: ollama:llama3:8b\njudge: ollama:llama3:70b\n")
-    )
+    model = parsed(tmp_path, text).generator["l"]
+    assert (model.base_url, model.num_ctx, model.seed) == ("http://gpu1:11434", 2048, 7)
+    one = parsed(tmp_path, HEAD + "generator: ollama:llama3:8b\njudge: ollama:llama3:70b\n")
     assert one.judge["ollama:llama3:70b"].model == "llama3:70b"
 
 
@@ -167,16 +168,15 @@ def test_what_is_written_is_read_as_text_and_refused_with_its_line(tmp_path, lin
     key = line.partition(":")[0]
     head = [kept for kept in HEAD.splitlines() if kept.partition(":")[0] != key]
     with pytest.raises(ConfigError) as caught:
-        Experiment.from_yaml(write(tmp_path, "\n".join([*head, line, ""])))
+        parsed(tmp_path, "\n".join([*head, line, ""]))
     assert said in str(caught.value)
     assert "line" in str(caught.value) or said == "aliases"
 
 
 def test_values_and_labels_are_what_is_written(tmp_path):
     text = HEAD.replace("mine", "'1.10'").replace("BM25", "{no: BM25, 012: SIM, 7.10: BM25}")
-    grid = Experiment.from_yaml(write(tmp_path, text))
-    assert grid.name == "1.10"
-    assert list(grid.retriever) == ["no", "012", "7.10"]
+    grid = parsed(tmp_path, text)
+    assert (grid.name, [*grid.retriever]) == ("1.10", ["no", "012", "7.10"])
 
 
 def test_an_object_of_your_own_gets_a_name(tmp_path, monkeypatch):
@@ -190,18 +190,18 @@ def test_an_object_of_your_own_gets_a_name(tmp_path, monkeypatch):
             return context.upper() + self.mark
 
     monkeypatch.setitem(GENERATORS, "shout", Shouter)
-    axis = Experiment.from_yaml(
-        write(tmp_path, HEAD + "generator: {s: {use: shout, mark: '?'}}\n")
-    ).generator
-    assert axis["s"].mark == "?"
     monkeypatch.setitem(GENERATORS, "quote", lambda: lambda question, context: context)
-    quoting = Experiment.from_yaml(write(tmp_path, HEAD + "generator: quote\n")).generator["quote"]
-    assert quoting.answer("Who?", "Ada.") == "Ada."
     monkeypatch.setitem(GENERATORS, "three", lambda: 3)
+
+    def generators(axis):
+        return parsed(tmp_path, f"{HEAD}generator: {axis}\n").generator
+
+    assert generators("{s: {use: shout, mark: '?'}}")["s"].mark == "?"
+    assert generators("quote")["quote"].answer("Who?", "Ada.") == "Ada."
     with pytest.raises(ConfigError, match="generator 'three' is int"):
-        Experiment.from_yaml(write(tmp_path, HEAD + "generator: three\n"))
+        generators("three")
     with pytest.raises(ConfigError, match="unknown generator 'shouts'"):
-        Experiment.from_yaml(write(tmp_path, HEAD + "generator: shouts\n"))
+        generators("shouts")
 
 
 SCORED = (
@@ -217,21 +217,18 @@ def scored(tmp_path, monkeypatch):
     """
     monkeypatch.setitem(GENERATORS, "copier", Copier)
     (tmp_path / "docs").mkdir()
+    table = "question,answer,references\n"
     for name, town in (("Ann", "Ely"), ("Bea", "York")):
-        (tmp_path / "docs" / f"{name}.txt").write_text(
-            f"{name} Lee was born in {town}. She sang there for years."
-        )
-    lines = [
-        f"Where was {n} Lee born?,{t},{n} Lee was born in {t}."
-        for n, t in (("Ann", "Ely"), ("Bea", "York"))
-    ]
-    (tmp_path / "q.csv").write_text("question,answer,references\n" + "\n".join(lines) + "\n")
+        fact = f"{name} Lee was born in {town}."
+        (tmp_path / "docs" / f"{name}.txt").write_text(f"{fact} She sang there for years.")
+        table += f"Where was {name} Lee born?,{town},{fact}\n"
+    (tmp_path / "q.csv").write_text(table)
     return tmp_path
 
 
 def test_metrics_of_a_file_see_what_the_generator_read_and_leave_rows_as_they_are(scored):
     text = SCORED + "generator: copier\nmetrics: [ir_score, token_f1, ranking]\n"
-    made = Experiment.from_yaml(write(scored, text))
+    made = parsed(scored, text)
     rows = made.run(progress=False)
     frame = answers_of(rows)
     assert frame["system"].tolist()[:3] == ["LLM only@0", "BM25@5", "BM25@50"]
@@ -253,7 +250,7 @@ def said(body):
 
 def test_labels_of_a_model_are_planned_recorded_beside_the_rows_and_replayed(scored, capsys):
     with FakeOllama(reply=said) as server:
-        model = f"{{use: 'ollama:llama3:8b', host: '{server.url}'}}"
+        model = model_of(server)
         text = SCORED.replace("[0, 5, 50]", "50") + "generator: copier\n"
         text += f"metrics: [precision, faithfulness]\nlabels: {model}\n"
         path = write(scored, text)
@@ -282,8 +279,7 @@ def test_labels_of_a_model_are_planned_recorded_beside_the_rows_and_replayed(sco
 
 
 def test_a_plan_counts_checks_against_the_chunks_that_n_holds(scored):
-    made = Experiment.from_yaml(write(scored, SCORED + "generator: copier\n"))
-    rows = made.run(progress=False)
+    rows = parsed(scored, SCORED + "generator: copier\n").run(progress=False)
     model = rb.chat_model("ollama:llama3:8b", host="127.0.0.1:9")
     for N, read in ((0, 0), (5, 1), (50, 2)):  # of the k = 2 that were found
         some = rows[rows["N"] == N]
@@ -299,8 +295,8 @@ def test_a_model_that_runs_elsewhere_is_said_in_plan_manifest_and_methods(scored
             "false": "pass cloud=True if that is meant",
             "true": f"{where}): prompts leave this machine",
         }.items():
-            model = f"{{use: 'ollama:llama3:8b', host: '{server.url}', cloud: {cloud}}}"
-            path = write(scored, SCORED + f"generator: {model}\n")
+            model = model_of(server, f", cloud: {cloud}")
+            path = write(scored, f"{SCORED}generator: {model}\n")
             assert main(["plan", str(path)]) == 0
             assert said in capsys.readouterr().out
         assert main(["run", str(path)]) == 0
@@ -356,7 +352,7 @@ def test_a_grading_prompt_of_a_file_brings_its_scale_to_rows_tables_figures_and_
 
     (scored / "mine.txt").write_text(GRADING, encoding="utf-8")
     with FakeOllama(reply=reply) as server:
-        model = f"{{use: 'ollama:llama3:8b', host: '{server.url}'}}"
+        model = model_of(server)
         text = SCORED + f"generator: {{same: {model}}}\njudge: {{same: {model}}}\n"
         text += "prompts: {same: mine.txt}\nmetrics: [fully_right, grade]\n"
         path = write(scored, text)
@@ -387,12 +383,8 @@ def test_a_grading_prompt_of_a_file_brings_its_scale_to_rows_tables_figures_and_
     assert main(["export", str(scored / "out"), "--to", str(scored / "report")]) == 0
     tables = scored / "report" / "tables"
     shares = pd.read_csv(tables / "grades.csv")
-    assert [name for name in shares if name.startswith("grade ")] == [
-        "grade 0",
-        "grade 1",
-        "grade 2",
-        "grade 3",
-    ]
+    grades = [name for name in shares if name.startswith("grade ")]
+    assert grades == ["grade 0", "grade 1", "grade 2", "grade 3"]
     assert shares[["grade 0", "grade 3"]].eq(0.5).all(axis=None)
     heads = (tables / "grades.md").read_text().splitlines()[2]
     assert re.search(r"wrong +\| partly right +\| nearly right +\| right ", heads)
@@ -420,32 +412,35 @@ def test_the_bars_of_another_scale_have_its_words_and_a_colour_each():
 def test_prompts_of_judges_that_cannot_work_are_named(tmp_path):
     (tmp_path / "mine.txt").write_text("Grade {answers} of {question}")
     text = HEAD + "generator: {g: 'ollama:x'}\njudge: {j: 'ollama:x'}\n"
-    with pytest.raises(ConfigError, match=r"no field \{reference\}"):
-        Experiment.from_yaml(write(tmp_path, text + "prompts: {j: mine.txt}\n"))
-    with pytest.raises(ConfigError, match="chat model in prompts 'k'"):
-        Experiment.from_yaml(write(tmp_path, text + "prompts: {k: mine.txt}\n"))
+    for prompts, message in (
+        ("{j: mine.txt}", r"no field \{reference\}"),
+        ("{k: mine.txt}", "chat model in prompts 'k'"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            parsed(tmp_path, f"{text}prompts: {prompts}\n")
 
 
-def test_pairs_of_many_systems_are_not_compared_unasked():
-    from ragbench.report.export import _score_tables
-    from ragbench.report.methods import score_methods
-
+@pytest.mark.parametrize(
+    ("count", "tables"), [(8, {"means", "comparison", "audit"}), (9, {"means", "audit"})]
+)
+def test_pairs_of_many_systems_are_not_compared_unasked(tmp_path, monkeypatch, count, tables):
+    monkeypatch.setattr(plots, "save_figure", lambda *_, **__: {})
     answers = [
         {"question_id": q, "system": f"S{s}", "answer": "Ely", "reference": "Ely"}
-        for s in range(9)
+        for s in range(count)
         for q in "ab"
     ]
     table = rb.score(answers, ["exact_match"])
-    assert [each.stem for each in _score_tables(table, "mine")] == ["means"]
-    assert "permutation" not in score_methods(table).markdown
-    assert score_methods(table).claims[-1] == (
+    made = export_scores(table, tmp_path / "out", "mine")
+    assert {path.stem for path in (made.folder / "tables").iterdir()} == tables
+    told = score_methods(table)
+    assert ("permutation" in told.markdown) == (count == 8)
+    too_many = (
         "Not tested: any difference; 9 systems are too many to compare every pair: "
         "name yours in rb.stats.compare(pairs=)."
     )
-    few = rb.score([row for row in answers if row["system"] != "S8"], ["exact_match"])
-    assert [each.stem for each in _score_tables(few, "mine")] == ["means", "comparison"]
-    assert "permutation" in score_methods(few).markdown
+    assert (told.claims[-1] == too_many) == (count == 9)
 
 
 def test_metrics_may_be_one_name(tmp_path):
-    assert Experiment.from_yaml(write(tmp_path, HEAD + "metrics: eir\n")).metrics == ["eir"]
+    assert parsed(tmp_path, HEAD + "metrics: eir\n").metrics == ["eir"]

@@ -12,14 +12,20 @@ from ragbench.report.export import export
 from ragbench.report.scores import load_scores, save_scores
 
 
-def small_run(folder, **axes):
-    """A run of two questions about one document."""
-    facts = ("Ada Ruck founded it.",)
-    asked = ("Who founded the mill?", "Whose is the mill?")
-    questions = [rb.Question(f"q{n}", text, "Ada Ruck", facts) for n, text in enumerate(asked)]
-    data = rb.Dataset("mills", tuple(questions), (rb.Document("d1", "Mill", facts[0]),))
+def small_run(folder, languages=("de", "en"), **axes):
+    """A run of a question in each language about one document."""
+    fact = "Ada Ruck founded it."
+    questions = tuple(
+        rb.Question(f"q{n}", f"Who founded mill {n}?", "Ada", (fact,), meta={"Sprache": language})
+        for n, language in enumerate(languages)
+    )
+    data = rb.Dataset("mills", questions, (rb.Document("d1", "Mill", fact),))
     cut = {"chunker": "token_chunks", "retriever": "BM25", "N": [30]}
     rb.Experiment("mills", data=data, folder=folder, **cut, **axes).run(progress=False)
+
+
+def run_with_answers(folder):
+    small_run(folder, generator={"copy": lambda question, context: "Ada"})
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +33,20 @@ def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     small_run(folder)
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.fixture
+def run(whole, tmp_path):
+    """A folder of its own with the files of that run."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name, content in whole.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def damage_file(file, damage):
+    file.write_bytes(DAMAGES[damage](file.read_bytes()))
 
 
 def changed(record, **values):
@@ -48,11 +68,8 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", ["rows.jsonl", "manifest.json"])
-def test_a_damaged_file_of_a_run_is_named_and_no_traceback(whole, tmp_path, name, damage):
-    run = tmp_path / "run"
-    run.mkdir()
-    for file, content in whole.items():
-        (run / file).write_bytes(DAMAGES[damage](content) if file == name else content)
+def test_a_damaged_file_of_a_run_is_named_and_no_traceback(run, tmp_path, name, damage):
+    damage_file(run / name, damage)
     with pytest.raises(rb.errors.RagbenchError, match=name.partition(".")[0]):
         export(run, tmp_path / "out")
 
@@ -69,28 +86,25 @@ OTHER_ROWS = {
 
 
 @pytest.mark.parametrize("damage", OTHER_ROWS)
-def test_rows_that_can_be_read_but_are_not_the_runs_own_are_said(whole, tmp_path, damage):
-    rows = whole["rows.jsonl"].splitlines(keepends=True)
-    (tmp_path / "rows.jsonl").write_bytes(b"".join(OTHER_ROWS[damage](rows)))
-    (tmp_path / "manifest.json").write_bytes(whole["manifest.json"])
+def test_rows_that_can_be_read_but_are_not_the_runs_own_are_said(run, tmp_path, damage):
+    rows = (run / "rows.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "rows.jsonl").write_bytes(b"".join(OTHER_ROWS[damage](rows)))
     with pytest.warns(UserWarning, match=r"rows\.jsonl was cut or edited"):
-        rb.load_rows(tmp_path)
+        rb.load_rows(run)
     with pytest.raises(rb.errors.DataError, match=r"rows\.jsonl is not what manifest\.json"):
-        export(tmp_path, tmp_path / "out")
+        export(run, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
-def test_cut_rows_are_said_whatever_else_the_manifest_lacks(whole, tmp_path):
-    (tmp_path / "rows.jsonl").write_bytes(whole["rows.jsonl"].splitlines(keepends=True)[0])
-    manifest = json.loads(whole["manifest.json"])
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest | {"runs": []}))
+def test_cut_rows_are_said_whatever_else_the_manifest_lacks(whole, run):
+    (run / "rows.jsonl").write_bytes(whole["rows.jsonl"].splitlines(keepends=True)[0])
+    (run / "manifest.json").write_bytes(changed(whole["manifest.json"], runs=[]))
     with pytest.warns(UserWarning, match=r"rows\.jsonl was cut or edited"):
-        rb.load_rows(tmp_path)
+        rb.load_rows(run)
 
 
-def test_the_runs_own_rows_are_read_without_a_word(whole, tmp_path, recwarn):
-    for file, content in whole.items():
-        (tmp_path / file).write_bytes(content)
-    assert len(rb.load_rows(tmp_path)) == 2
+def test_the_runs_own_rows_are_read_without_a_word(run, recwarn):
+    assert len(rb.load_rows(run)) == 2
     assert not recwarn.list
 
 
@@ -100,7 +114,7 @@ ANSWERS = [b"\xff\xfe\n", b"3\nnull\n[]\n{}\n", b"[" * 100_000, b'["name"]\n', b
 @pytest.mark.parametrize("content", ANSWERS)
 def test_kept_answers_that_cannot_be_read_are_made_anew(tmp_path, content):
     (tmp_path / "answers.jsonl").write_bytes(content)
-    small_run(tmp_path, generator={"copy": lambda question, context: "Ada"})
+    run_with_answers(tmp_path)
     assert rb.load_rows(tmp_path)["answer"].tolist() == ["Ada", "Ada"]
 
 
@@ -108,57 +122,42 @@ def test_kept_answers_that_cannot_be_read_are_made_anew(tmp_path, content):
 def test_a_folder_in_the_place_of_a_runs_file_is_named(tmp_path, name):
     (tmp_path / "run" / name).mkdir(parents=True)
     with pytest.raises(rb.errors.DataError, match=name):
-        small_run(tmp_path / "run", generator={"copy": lambda question, context: "Ada"})
+        run_with_answers(tmp_path / "run")
+
+
+SCORES = pd.DataFrame({"question_id": ["q1"], "system": ["s"], "f1": [0.5]})
 
 
 @pytest.mark.parametrize("damage", list(DAMAGES)[:5])
 @pytest.mark.parametrize("name", ["scores.csv", "scores.json"])
-def test_damaged_scores_are_named(whole, tmp_path, name, damage):
-    for file, content in whole.items():
-        (tmp_path / file).write_bytes(content)
-    save_scores(pd.DataFrame({"question_id": ["q1"], "system": ["s"], "f1": [0.5]}), tmp_path)
-    file = tmp_path / name
-    file.write_bytes(DAMAGES[damage](file.read_bytes()))
+def test_damaged_scores_are_named(run, name, damage):
+    save_scores(SCORES, run)
+    damage_file(run / name, damage)
     with pytest.raises(rb.errors.DataError, match=r"scores\.csv"):
-        load_scores(tmp_path)
+        load_scores(run)
 
 
-def test_a_score_that_was_changed_is_said_and_not_exported(whole, tmp_path):
-    for file, content in whole.items():
-        (tmp_path / file).write_bytes(content)
-    path = save_scores(
-        pd.DataFrame({"question_id": ["q1"], "system": ["s"], "f1": [0.5]}), tmp_path
-    )
-    assert load_scores(tmp_path)["f1"].tolist() == [0.5]
+def test_a_score_that_was_changed_is_said_and_not_exported(run):
+    path = save_scores(SCORES, run)
+    assert load_scores(run)["f1"].tolist() == [0.5]
     path.write_text(path.read_text().replace("0.5", "0.9"))
     with pytest.raises(rb.errors.DataError, match="cut or edited"):
-        load_scores(tmp_path)
+        load_scores(run)
 
 
 @pytest.mark.posix
 @pytest.mark.parametrize("name", ["rows.jsonl", "answers.jsonl"])
-def test_a_file_without_rights_is_named(whole, tmp_path, name):
-    for file, content in whole.items():
-        (tmp_path / file).write_bytes(content)
-    (tmp_path / name).touch()
-    (tmp_path / name).chmod(0)
-    if os.access(tmp_path / name, os.R_OK):
+def test_a_file_without_rights_is_named(run, name):
+    (run / name).touch()
+    (run / name).chmod(0)
+    if os.access(run / name, os.R_OK):
         pytest.skip("root reads every file")
     with pytest.raises(rb.errors.DataError, match=rf"{name} cannot be read: Permission denied"):
-        small_run(tmp_path, generator={"copy": lambda question, context: "Ada"})
+        run_with_answers(run)
 
 
 def test_one_more_table_has_the_means_by_a_column_of_the_questions_file(tmp_path):
-    questions = [
-        rb.Question(
-            f"q{i}", "Who founded it?", "Ada", ("Ada Ruck founded it.",), meta={"Sprache": s}
-        )
-        for i, s in enumerate(["de", "en", "en"])
-    ]
-    document = rb.Document("d1", "Mill", "Ada Ruck founded it.")
-    data = rb.Dataset("mills", tuple(questions), (document,))
-    cut = {"chunker": "token_chunks", "retriever": "BM25", "N": [30]}
-    rb.Experiment("mills", data=data, folder=tmp_path / "run", **cut).run(progress=False)
+    small_run(tmp_path / "run", ["de", "en", "en"])
     export(tmp_path / "run", tmp_path / "out", by="Sprache")
     table = pd.read_csv(tmp_path / "out" / "tables" / "overview_by_Sprache.csv")
     assert table.set_index("Sprache")["n"].to_dict() == {"de": 1, "en": 2}
@@ -174,9 +173,8 @@ def test_names_that_a_file_system_folds_have_folders_of_their_own():
     assert not any(set('<>:"|?*\\') & set(folder) for folder in folders)
 
 
-def test_a_number_that_was_whole_is_no_fraction(whole, tmp_path):
-    for file, content in whole.items():
-        (tmp_path / file).write_bytes(content)
-    (tmp_path / "rows.jsonl").write_bytes(changed(whole["rows.jsonl"], k=7.5))
+def test_a_number_that_was_whole_is_no_fraction(run):
+    rows = run / "rows.jsonl"
+    rows.write_bytes(changed(rows.read_bytes(), k=7.5))
     with pytest.raises(rb.errors.DataError, match=r"rows\.jsonl, line 1 is no row"):
-        rb.load_rows(tmp_path)
+        rb.load_rows(run)

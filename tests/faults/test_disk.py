@@ -250,8 +250,8 @@ def test_a_truncated_answer_is_an_answer_and_graded(tmp_path, judge):
     assert rows["answer"].str.len().gt(0).all()
     assert rows["status"].tolist() == ["ok"] * 3
     assert rows["grade"].notna().all()
-    checks = audit(rows).set_index("check")
-    assert checks.loc["truncated answers", ["rows", "of"]].tolist() == [1, 3]
+    checks = audit(rows).set_index(["table", "check"])
+    assert checks.loc[("answers", "truncated answers"), ["rows", "of"]].tolist() == [1, 3]
 
 
 def test_the_command_line_counts_truncated_answers(tmp_path, capsys, monkeypatch):

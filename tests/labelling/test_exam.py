@@ -4,7 +4,6 @@ import json
 import math
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
 from experiment_parts import JudgeDouble
@@ -24,6 +23,7 @@ from ragbench.labelling.exam import (
 from ragbench.llm import Cassette
 from ragbench.records import Dataset, Question
 
+QUIET = {"progress": False, "retries": 0}
 GIVEN = {  # question, system -> the grades of rater 1 and rater 2
     ("p", SYSTEMS[0]): (4, 4),
     ("p", SYSTEMS[1]): (2, 3),
@@ -54,6 +54,15 @@ def judged(keys, grades):
 
 def report(*grades):
     return exam_report(judged(GIVEN, grades), people(GIVEN)).table.set_index("grader")
+
+
+def row_of_the_judge(graded, *labels):
+    return exam_report(graded, *labels).table.iloc[0]
+
+
+# eight conversations, an answer each, of which two people call two wrong
+EIGHT = dict.fromkeys([(name, "s") for name in "abcdefgh"], (4, 4))
+EIGHT["c", "s"] = EIGHT["h", "s"] = (1, 1)
 
 
 def test_by_hand():
@@ -88,13 +97,11 @@ def test_a_judge_that_says_what_both_people_say_is_right_and_an_unread_grade_is_
 
 
 def test_the_share_is_corrected_by_every_second_conversation_and_biases_are_named():
-    # eight conversations, an answer each; the judge misses the fourth and flatters the longest
-    truth = dict.fromkeys([(name, "s") for name in "abcdefgh"], (4, 4))
-    truth["c", "s"] = truth["h", "s"] = (1, 1)
-    said = [4, 4, 4, 3, 4, 4, 2, 4]
-    texts = ["one two", "one", "one two three four", "one", "one", "one", "one", "1 2 3 4 5"]
-    graded = judged(truth, said).assign(position=1, changes=[0, 1, 0, 0, 0, 0, 0, 0])
-    row = exam_report(graded, people(truth, texts)).table.set_index("grader").loc["the judge"]
+    # the judge misses the fourth and flatters the longest
+    words = [2, 1, 4, 1, 1, 1, 1, 5]
+    graded = judged(EIGHT, [4, 4, 4, 3, 4, 4, 2, 4])
+    graded = graded.assign(position=1, changes=[0, 1, 0, 0, 0, 0, 0, 0])
+    row = row_of_the_judge(graded, people(EIGHT, [count * "one " for count in words]))
     # seen: a, c, e, g. Of three right ones the judge finds two, the wrong one it calls right
     sensitivity, specificity, share = 2 / 3, 0, 6 / 8
     expected = (share + specificity - 1) / (sensitivity + specificity - 1)
@@ -102,8 +109,7 @@ def test_the_share_is_corrected_by_every_second_conversation_and_biases_are_name
     assert (row["share_people"], row["share_judge"], row["changes"]) == (6 / 8, share, 1 / 8)
     assert 0 <= row["ppi_low"] <= row["ppi"] <= row["ppi_high"] <= 1
     miss = pd.Series([0, 0, 3, -1, 0, 0, -2, 3])
-    words = pd.Series([2, 1, 4, 1, 1, 1, 1, 5])
-    assert row["length_bias"] == pytest.approx(miss.corr(words, "spearman"))
+    assert row["length_bias"] == pytest.approx(miss.corr(pd.Series(words), "spearman"))
     assert math.isnan(row["position_bias"])
     # one answer adds p (1 - p); with n times more of them the interval is n ** .5 times narrower
     error = (row["accuracy_high"] - row["accuracy_low"]) / 3.92
@@ -111,10 +117,8 @@ def test_the_share_is_corrected_by_every_second_conversation_and_biases_are_name
 
 
 def test_the_correction_looks_at_the_first_conversation_and_every_second_after_it():
-    truth = dict.fromkeys([(name, "s") for name in "abcdefgh"], (4, 4))
-    truth["c", "s"] = truth["h", "s"] = (1, 1)
-    graded = judged(truth, [4, 4, 4, 3, 4, 4, 2, 1])  # right of h, which is not looked at
-    row = exam_report(graded, people(truth, ("a",) * 8)).table.set_index("grader").loc["the judge"]
+    graded = judged(EIGHT, [4, 4, 4, 3, 4, 4, 2, 1])  # right of h, which is not looked at
+    row = row_of_the_judge(graded, people(EIGHT, ("a",) * 8))
     assert row["rogan_gladen"] == pytest.approx((5 / 8 - 1) / (2 / 3 - 1))
 
 
@@ -137,13 +141,11 @@ def test_the_first_twenty_questions_are_of_twenty_conversations():
 def test_the_prompt_holds_all_that_people_saw(measure, words):
     data = load_mtrag()
     question = next(q for q in data.dataset.questions if q.id.endswith("::>3"))
-    key = ["question_id", "system", "measure"]
-    prompt = exam_prompts(data).set_index(key)["prompt"][question.id, SYSTEMS[0], measure]
-    answer = data.answers.set_index(key[:2])["answer"][question.id, SYSTEMS[0]]
-    assert all(text in prompt for text in data.passages(question.id))
-    assert all(text in prompt for _, text in question.meta["turns"])
-    assert answer in prompt
-    assert words in prompt
+    place = [question.id, SYSTEMS[0]]
+    prompt = exam_prompts(data).set_index(COLUMNS[:3])["prompt"][*place, measure]
+    answer = data.answers.set_index(COLUMNS[:2])["answer"][*place]
+    turns = [text for _, text in question.meta["turns"]]
+    assert all(text in prompt for text in (*data.passages(question.id), *turns, answer, words))
 
 
 def test_a_judge_is_asked_once_per_answer_and_measure_beside_people_and_references():
@@ -173,7 +175,7 @@ def test_a_judge_is_asked_once_per_answer_and_measure_beside_people_and_referenc
 
 def test_a_grade_outside_the_scale_is_unscored():
     with FakeOllama(reply=lambda body: '{"grade": 5}') as server:
-        graded = exam_grades(server.model(), questions=1, progress=False, retries=0)
+        graded = exam_grades(server.model(), questions=1, **QUIET)
     assert graded["grade"].isna().all()
     assert graded["failure"].str.startswith("unusable").all()
 
@@ -197,9 +199,8 @@ def test_the_yardstick_itself_is_as_good_as_contained():
 def test_reference_grades_by_hand():
     keys = [("p", "a"), ("p", "b"), ("q", "a"), ("q", "b")]
     data = people(dict(zip(keys, [(1,), (1,), (2,), (5,)], strict=True)))
-    row = exam_report(judged(keys, [1, 2, 2, None]), data, range(1, 6)).table.iloc[0]
-    assert (row["answers"], row["unscored"]) == (4, 1)
-    assert row["accuracy"] == pytest.approx(2 / 3)
+    row = row_of_the_judge(judged(keys, [1, 2, 2, None]), data, range(1, 6))
+    assert row[["answers", "unscored", "accuracy"]].tolist() == [4, 1, pytest.approx(2 / 3)]
     assert row["kappa"] == pytest.approx(cohen_kappa_score([1, 1, 2], [1, 2, 2]))
     with pytest.raises(DataError, match="7"):
         exam_report(judged(keys, [1, 7, 2, 2]), data, range(1, 6))
@@ -232,10 +233,10 @@ def test_a_judge_whose_replies_cannot_be_read_is_measured_and_one_that_is_not_th
     with FakeOllama(reply=lambda body: "junk") as server:
         judge = server.model()
         row = measure_judge(judge, limit=1, progress=False).table.iloc[0]
-        assert (row["answers"], row["unscored"]) == (2, 2)
-        assert np.isnan(row["accuracy"])
+        assert row[["answers", "unscored"]].tolist() == [2, 2]
+        assert math.isnan(row["accuracy"])
     with pytest.raises(ModelError, match="none of 4 answers was graded; the first reason"):
-        measure_judge(judge, limit=1, progress=False, retries=0)
+        measure_judge(judge, limit=1, **QUIET)
     with pytest.raises(ConfigError, match=r"no judge is named(.|\n)*ollama:llama3:8b.*smollm2"):
         measure_judge(None)
 
@@ -252,10 +253,8 @@ def test_a_prompt_of_another_scale_than_the_reference_grades_is_refused_before_a
 def test_a_judge_of_ones_own_that_fails_without_a_word_is_counted():
     class Silent(JudgeDouble):
         def grade_all(self, questions, answers):
-            grades = super().grade_all(questions, answers)
-            return [replace(grade, value=None, meta={"error": "boom"}) for grade in grades[:1]] + [
-                *grades[1:]
-            ]
+            first, *others = super().grade_all(questions, answers)
+            return [replace(first, value=None, meta={"error": "boom"}), *others]
 
     exam = measure_judge(Silent(), limit=4)
     assert exam.grades["failure"].dropna().unique().tolist() == ["boom: "]

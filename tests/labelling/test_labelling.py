@@ -32,7 +32,7 @@ def loaded(*paths):
     return people.load_labels(*paths).to_dict("records")
 
 
-def session_of(items, kind, folder, annotator="ana", **options):
+def session_of(folder, items, kind="grade", annotator="ana", **options):
     return people.Session(items, kind, annotator, folder / "l.csv", **options)
 
 
@@ -54,7 +54,7 @@ def grade_items(n):
 def test_rows_come_back_as_they_were_written(tmp_path):
     path = tmp_path / "deep" / "labels.csv"
     rows = [
-        row("q1", "4", note='says "five", not six'),
+        row("q1", "4", note='"five", not six'),
         row("q2", "1", note="a, b"),
         row("问题", "5", "李"),
     ]
@@ -63,11 +63,9 @@ def test_rows_come_back_as_they_were_written(tmp_path):
     with pytest.raises(DataError, match="a new row: the label '7' of grade"):
         people.append_labels(path, [row("q9", "4"), row("q1", "7")])
     assert loaded(path) == rows
-    assert (
-        path.read_text(encoding="utf-8").splitlines()[0]
-        == "kind,item,aspect,label,annotator,at,note"
-    )
-    assert path.read_text(encoding="utf-8").count("kind,item") == 1
+    head, *lines = path.read_text(encoding="utf-8").splitlines()
+    assert head == "kind,item,aspect,label,annotator,at,note"
+    assert not any("kind,item" in line for line in lines)
     # saved by a spreadsheet
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
     assert loaded(path) == rows
@@ -87,20 +85,19 @@ def test_the_last_row_of_an_item_wins():
     assert held == [["q2", "3", "ana"], ["q1", "5", "ana"], ["q1", "2", "bo"]]
     other = row("q1", "1", kind="rubric", aspect="quality")
     assert people.current(table(*rows, other), "rubric").to_dict("records") == [other]
-    aspects = table(
-        *(row("p", "1", kind="preference", aspect=a) for a in ("correctness", "overall"))
-    )
+    both = (row("p", "1", kind="preference", aspect=a) for a in ("correctness", "overall"))
+    aspects = table(*both)
     assert people.current(aspects).equals(aspects)
 
 
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("grade,q2,grade,6,ana," + AT + ",", "label '6' of grade"),
-        ("grade,q2,quality,5,ana," + AT + ",", "aspect 'quality' of grade"),
-        ("grades,q2,grade,5,ana," + AT + ",", "kind 'grades'"),
-        ("grade,,grade,5,ana," + AT + ",", "empty item"),
-        ("grade,q2,grade,5, ," + AT + ",", "empty annotator"),
+        (f"grade,q2,grade,6,ana,{AT},", "label '6' of grade"),
+        (f"grade,q2,quality,5,ana,{AT},", "aspect 'quality' of grade"),
+        (f"grades,q2,grade,5,ana,{AT},", "kind 'grades'"),
+        (f"grade,,grade,5,ana,{AT},", "empty item"),
+        (f"grade,q2,grade,5, ,{AT},", "empty annotator"),
         ("grade,q2,grade,5,ana", "5 columns instead of 7"),
     ],
 )
@@ -145,23 +142,25 @@ def test_two_people_write_to_one_file_at_once_and_no_row_is_lost(tmp_path):
 
 
 def test_a_session_resumes_where_this_annotator_stopped(tmp_path):
-    first = session_of(grade_items(6), "grade", tmp_path)
+    items = grade_items(6)
+    first = session_of(tmp_path, items)
     order = [i.id for i in first.items]
     for done in (1, 2):
         assert first.press("5", note=f"note {done}")
-        rows = loaded(tmp_path / "l.csv")  # on the disk before the next item
-        last = (rows[-1]["item"], rows[-1]["label"], rows[-1]["note"])
-        assert (len(rows), *last) == (done, order[done - 1], "5", f"note {done}")
-    again = session_of(grade_items(6), "grade", tmp_path)
+        rows = people.load_labels(tmp_path / "l.csv")  # on the disk before the next item
+        assert len(rows) == done
+        last = rows[["item", "label", "note"]].iloc[-1].tolist()
+        assert last == [order[done - 1], "5", f"note {done}"]
+    again = session_of(tmp_path, items)
     assert [i.id for i in again.items] == order
     assert (again.done, again.item.id) == (2, order[2])
-    other = session_of(grade_items(6), "grade", tmp_path, "bo")
+    other = session_of(tmp_path, items, annotator="bo")
     assert (other.done, other.position) == (0, 0)
 
 
 def test_the_order_is_set_by_the_seed_and_survives_new_items(tmp_path):
     def order(n, seed):
-        return [item.id for item in session_of(grade_items(n), "grade", tmp_path, seed=seed).items]
+        return [item.id for item in session_of(tmp_path, grade_items(n), seed=seed).items]
 
     orders = {seed: order(30, seed) for seed in (0, 1, None)}
     assert orders[None] == [i.id for i in grade_items(30)]
@@ -177,24 +176,23 @@ def preference_items(n):
 
 
 def test_a_preference_is_stored_for_the_second_candidate_on_whichever_side_it_is_shown(tmp_path):
-    session = session_of(preference_items(20), "preference", tmp_path)
+    session = session_of(tmp_path, preference_items(20), "preference")
     sides = {}
     for _ in range(20):
         sides[session.item.id] = session.candidates()[1]
         for _ in range(3):
             session.press("5")  # whatever stands on the right is much better
     assert set(sides.values()) == {"one", "two"}
-    stored = {(r["item"], r["aspect"]): r["label"] for r in loaded(tmp_path / "l.csv")}
-    assert len(stored) == 60
-    assert all(
-        label == ("2" if sides[item] == "two" else "-2") for (item, _), label in stored.items()
-    )
+    stored = people.load_labels(tmp_path / "l.csv")
+    assert stored.groupby("item")["aspect"].nunique().tolist() == [3] * 20
+    right = stored["item"].map(sides)
+    assert stored["label"].tolist() == right.map({"two": "2", "one": "-2"}).tolist()
     session.go(3)
     assert session.shown_label("overall") == "5"
 
 
 def test_a_preference_asks_three_things_before_the_next_item(tmp_path):
-    session = session_of(preference_items(2), "preference", tmp_path)
+    session = session_of(tmp_path, preference_items(2), "preference")
     first = session.item.id
     asked = []
     for _ in range(3):
@@ -214,16 +212,17 @@ def test_a_preference_asks_three_things_before_the_next_item(tmp_path):
 
 def test_keypoints_are_asked_one_by_one(tmp_path):
     item = people.LabelItem("q1", {"Answer": "A"}, {}, {"1": "point one", "2": "point two"})
-    session = session_of([item], "keypoints", tmp_path)
+    session = session_of(tmp_path, [item], "keypoints")
     session.press("1")
     session.press("2")
-    rows = loaded(tmp_path / "l.csv")
-    assert [(r["aspect"], r["label"]) for r in rows] == [("1", "covered"), ("2", "contradicted")]
+    rows = people.load_labels(tmp_path / "l.csv")
+    assert rows["aspect"].tolist() == ["1", "2"]
+    assert rows["label"].tolist() == ["covered", "contradicted"]
     assert session.done == 1
 
 
 def test_a_label_that_could_not_be_written_does_not_count(tmp_path, monkeypatch):
-    session = session_of(grade_items(2), "grade", tmp_path)
+    session = session_of(tmp_path, grade_items(2))
 
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -248,7 +247,7 @@ def test_a_label_that_could_not_be_written_does_not_count(tmp_path, monkeypatch)
 )
 def test_a_session_that_cannot_work_says_why(tmp_path, items, kind, annotator, says):
     with pytest.raises(ConfigError, match=says):
-        session_of(items, kind, tmp_path, annotator)
+        session_of(tmp_path, items, kind, annotator)
 
 
 def ratings(labels, annotator, kind="grade", aspect="grade"):
@@ -272,11 +271,9 @@ def test_agreement_by_hand():
 
 def test_preferences_are_compared_by_aspect_with_distance():
     rng = np.random.default_rng(3)
-    one, two = (rng.integers(-2, 3, 60) for _ in range(2))
-    a, b = (
-        ratings(map(str, values), who, "preference", "overall")
-        for who, values in (("ana", one), ("bo", two))
-    )
+    one, two = rng.integers(-2, 3, (2, 60))
+    a = ratings(map(str, one), "ana", "preference", "overall")
+    b = ratings(map(str, two), "bo", "preference", "overall")
     by_aspect = people.agreement(a, b, resamples=0).set_index("aspect")
     assert list(by_aspect.index) == ["correctness", "completeness", "overall"]
     mine = by_aspect.loc["overall"]
@@ -287,18 +284,13 @@ def test_preferences_are_compared_by_aspect_with_distance():
 
 
 def test_verdicts_on_keypoints_are_pooled():
-    a, b = (
-        table(
-            *(
-                row("q", verdict, who, "keypoints", str(i))
-                for i, verdict in enumerate(["covered", second, "covered"])
-            )
-        )
-        for who, second in (("ana", "neither"), ("bo", "covered"))
-    )
-    agreed = people.agreement(a, b, resamples=0)
-    assert (len(agreed), agreed["n"].iloc[0]) == (1, 3)
-    assert agreed["agreement"].iloc[0] == pytest.approx(2 / 3)
+    def verdicts(who, *labels):
+        return table(*(row("q", label, who, "keypoints", str(i)) for i, label in enumerate(labels)))
+
+    a = verdicts("ana", "covered", "neither", "covered")
+    b = verdicts("bo", "covered", "covered", "covered")
+    (agreed,) = people.agreement(a, b, resamples=0).to_dict("records")
+    assert (agreed["n"], agreed["agreement"]) == (3, pytest.approx(2 / 3))
 
 
 @pytest.mark.parametrize(
@@ -351,8 +343,8 @@ def test_the_form_writes_a_label_and_shows_the_next_item(tmp_path):
     first = form.session.item
     form._note.value = " unsure "
     button(form, "4").click()
-    (stored,) = loaded(tmp_path / "l.csv")
-    assert (stored["item"], stored["label"], stored["note"]) == (first.id, "4", "unsure")
+    stored = people.load_labels(tmp_path / "l.csv")
+    assert stored[["item", "label", "note"]].to_numpy().tolist() == [[first.id, "4", "unsure"]]
     assert form._note.value == ""
     assert "item 2 of 3 · 1 done" in form._head.value
     assert form.session.item.texts["Question"] in form._item.value
@@ -385,8 +377,7 @@ def test_texts_are_shown_as_they_are_and_names_of_candidates_are_not(tmp_path):
     form = tool(tmp_path, kind="preference", items=[item])
     shown = form._item.value + form._asked.value + form._head.value
     assert "a &lt; b &amp; &lt;script&gt;" in shown
-    assert "secret" not in shown
-    assert "ours" not in shown
+    assert not re.search("secret|ours", shown)
 
 
 def test_the_form_shows_agreement_when_a_second_person_has_labelled(tmp_path):
@@ -416,7 +407,7 @@ def test_whatever_fails_beside_the_label_the_form_shows_the_item_that_the_next_k
 
 
 def test_the_next_open_item_is_looked_for_from_the_start_again(tmp_path):
-    session = session_of(grade_items(3), "grade", tmp_path, seed=None)
+    session = session_of(tmp_path, grade_items(3), seed=None)
     session.go(2)
     session.press("4")
     assert session.position == 0

@@ -66,7 +66,11 @@ TEXT = "sky is blue and sea is deep"
 WANTED = (E, C, N, E, N)
 
 
-def saying(words, where):
+def calls_of(fake, about="Question:", end="\n\n"):
+    return [between(call.prompt, about, end) for call in fake.calls]
+
+
+def saying(words, where=lambda prompt: True):
     """A server whose reply is ``words`` to prompts of which ``where`` is true."""
 
     def odd(body):
@@ -94,8 +98,7 @@ def _statements(model, questions, texts):
 def test_the_question_is_seen_and_equal_pairs_are_asked_once(fake, extract):
     extracted = extract(fake.model(), ["Why?", "How?", "Why?"], ["x is one; y is two"] * 3)
     assert extracted == [("x is one", "y is two")] * 3
-    shown = sorted(between(call.prompt, "Question:", "\n\n") for call in fake.calls)
-    assert shown == ["How?", "Why?"]
+    assert sorted(calls_of(fake)) == ["How?", "Why?"]
 
 
 @pytest.mark.parametrize(
@@ -109,16 +112,11 @@ def test_an_unreadable_extraction_is_none_and_logged(bad, caplog):
     assert "claims: 1 of 2 prompts failed (unusable). First (t2)" in caplog.text
 
 
-def test_a_prompt_of_several_examples_has_the_name_of_the_first(caplog):
-    with saying("Hm.", lambda prompt: True) as server:
-        extract_claims(server.model(), ["odd", "odd"], ids=["t1", "t2"], **QUIET)
-    assert "claims: 1 of 1 prompts failed (unusable). First (t1)" in caplog.text
-
-
-def test_examples_without_names_have_their_numbers(caplog):
-    with saying("Hm.", lambda prompt: True) as server:
-        extract_claims(server.model(), ["odd"], ids=None, **QUIET)
-    assert "First (0)" in caplog.text
+@pytest.mark.parametrize(("ids", "first"), [(["t1", "t2"], "t1"), (None, "0")])
+def test_a_prompt_of_several_examples_has_the_name_or_number_of_the_first(caplog, ids, first):
+    with saying("Hm.") as server:
+        extract_claims(server.model(), ["odd", "odd"], ids=ids, **QUIET)
+    assert f"claims: 1 of 1 prompts failed (unusable). First ({first})" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -196,7 +194,7 @@ def test_ragchecker_labels_are_those_worked_by_hand_in_as_many_calls_as_planned(
     assert numbers == pytest.approx([1 / 3, 1, 2 / 3])
     # a claim of both sides is checked once against each of the three chunks
     assert len(fake.calls) == 2 + 17
-    assert {between(call.prompt, "Question:\n", "\n") for call in fake.calls} == {A.question}
+    assert {*calls_of(fake, "Question:\n", "\n")} == {A.question}
     assert ragchecker_calls(done) == {"claims": 0, "claim check": 0}
     response, reference = extract_claims(model, [A.response, A.reference], **QUIET)
     apart = replace(A, response_claims=response, reference_claims=reference)
@@ -217,8 +215,7 @@ def test_a_second_generator_costs_only_what_its_own_response_needs(fake):
 def test_an_empty_response_and_no_chunks_have_labels_and_metrics(fake):
     empty = replace(A, id="e", response="")
     bare = replace(A, id="n", chunks=())
-    done = ragchecker_labels(fake.model(), [empty, bare], **QUIET)
-    first, second = done
+    first, second = done = ragchecker_labels(fake.model(), [empty, bare], **QUIET)
     assert first.response_claims == first.response_in_reference == first.response_in_chunks == ()
     assert first.reference_in_response == (N, N)
     assert second.response_in_chunks == ((), (), ())
@@ -229,14 +226,13 @@ def test_an_empty_response_and_no_chunks_have_labels_and_metrics(fake):
 
 def test_claims_and_labels_that_are_there_are_kept_and_old_metrics_are_not(fake):
     model = fake.model()
-    whole = ragchecker_labels(model, [A], **QUIET)
-    count = len(fake.calls)
-    row = replace(whole[0], metrics={"precision": 1.0})
+    (whole,) = ragchecker_labels(model, [A], **QUIET)
+    fake.calls.clear()
+    row = replace(whole, metrics={"precision": 1.0})
     assert ragchecker_labels(model, [row], **QUIET) == [row]
-    assert len(fake.calls) == count
-    again = ragchecker_labels(model, [replace(row, reference_in_chunks=None)], **QUIET)
-    assert len(fake.calls) == count + 6
-    assert again == whole
+    assert fake.calls == []
+    assert ragchecker_labels(model, [replace(row, reference_in_chunks=None)], **QUIET) == [whole]
+    assert len(fake.calls) == 6
 
 
 def test_an_unread_label_keeps_its_check_out_of_the_metrics_and_is_told():
@@ -244,8 +240,7 @@ def test_an_unread_label_keeps_its_check_out_of_the_metrics_and_is_told():
         return "Reference text:\ntoday" in prompt and "cats" in prompt.rsplit("to check:", 1)[1]
 
     with saying("Hm.", of_the_first_chunk) as server:
-        done = ragchecker_labels(server.model(), [A, B], **QUIET)
-    first, second = done
+        first, second = done = ragchecker_labels(server.model(), [A, B], **QUIET)
     assert (first.missing(), second.missing()) == (("response_in_chunks",), ())
     assert first.response_in_chunks == ((E, N, N), (N, C, N), (None, E, N))
     # RAGChecker's form and its metrics have no fourth label: the check stays out of its file
@@ -258,8 +253,7 @@ def test_a_text_that_cannot_be_taken_apart_leaves_its_side_undone():
         return "take a text apart" in prompt and "cats" in prompt
 
     with saying("Hm.", about_cats) as server:
-        done = ragchecker_labels(server.model(), [A], **QUIET)
-    (row,) = done
+        (row,) = ragchecker_labels(server.model(), [A], **QUIET)
     assert row.response_claims is None
     assert row.missing() == ("response_in_reference", "response_in_chunks")
     assert row.reference_in_response == (E, E)
@@ -280,8 +274,7 @@ class Words:
 def test_a_checker_of_ones_own_needs_check_many_alone_and_labels_every_pair_once():
     known = replace(A, response_claims=("sky is blue",), reference_claims=())
     words = Words()
-    done = ragchecker_labels(None, [known, replace(known, id="b")], checker=words)
-    row = done[1]
+    _, row = ragchecker_labels(None, [known, replace(known, id="b")], checker=words)
     assert row.response_in_reference == (E,)
     assert row.response_in_chunks == ((E, N, N),)
     assert row.reference_in_response == row.reference_in_chunks == ()
@@ -296,13 +289,11 @@ def test_a_recorded_run_replays_without_a_server(fake, tmp_path, monkeypatch):
     path = tmp_path / "c.sqlite"
     model = fake.model()
     first = ragchecker_labels(model, [A, B], cassette=path, **QUIET)
-    count = len(fake.calls)
     monkeypatch.setattr(socket.socket, "connect", lambda *a: pytest.fail("a socket was opened"))
-    replayed = ragchecker_labels(model, [A, B], cassette=Cassette(path, "replay"), **QUIET)
-    assert replayed == first
-    assert len(fake.calls) == count
+    tape = Cassette(path, "replay")
+    assert ragchecker_labels(model, [A, B], cassette=tape, **QUIET) == first
     with pytest.raises(ModelError, match="1 of"):
-        extract_claims(model, ["never asked"], cassette=Cassette(path, "replay"), **QUIET)
+        extract_claims(model, ["never asked"], cassette=tape, **QUIET)
 
 
 def test_keypoint_verdicts_go_straight_into_the_metrics(fake, tmp_path):

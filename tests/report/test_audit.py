@@ -14,9 +14,9 @@ from experiment_parts import (
     Interrupted,
     JudgeDouble,
     Named,
-    experiment,
-    live,
+    live_rows,
     people,
+    rows_of,
     towns,
 )
 from fake_ollama import FakeOllama, Fault
@@ -31,32 +31,34 @@ from ragbench.report.audit import audit, audit_rows, render
 RIGHT = "share of grade 5"
 
 
-def found(frame: pd.DataFrame, table: str, check: str) -> pd.Series:
-    """The one row of an audit."""
+RANGE = ["mean", "if_worst", "if_best"]
+
+
+def found(frame, table, check, *columns):
+    """The one row of an audit, in these columns."""
     rows = frame[(frame["table"] == table) & (frame["check"] == check)]
     assert len(rows) == 1, frame[["table", "check"]].to_string()
-    return rows.iloc[0]
+    return rows.iloc[0][[*columns]].tolist()
 
 
-def counts(frame: pd.DataFrame, table: str, check: str) -> tuple[int, int]:
-    row = found(frame, table, check)
-    return int(row["rows"]), int(row["of"])
+def counts(frame, table, check):
+    return found(frame, table, check, "rows", "of")
 
 
-def run_and_audit(folder, count=2, **changes) -> pd.DataFrame:
-    experiment(folder, count, **changes).run(progress=False)
+def unscored(frame, table, *columns):
+    return found(frame, table, "unscored", *columns)
+
+
+def run_and_audit(folder, count=2, **changes):
+    rows_of(folder, count, **changes)
     return audit(folder)
 
 
-def run_live_and_audit(folder, fault=None, **changes) -> pd.DataFrame:
+def run_live_and_audit(folder, fault=None, **changes):
     """With a model that answers and grades."""
     with FakeOllama(reply=towns, fault=fault) as server:
-        live(folder, server, **changes).run(progress=False)
+        live_rows(folder, server, **changes)
         return audit(folder)
-
-
-def grading(prompt: str) -> bool:
-    return "characters." in prompt
 
 
 # -- rows and retrieval
@@ -66,29 +68,26 @@ def test_failed_rows_are_counted_by_step_and_kind(tmp_path):
     broken = {"named": lambda c: Named(c, "Person2")}
     copier = {"copier": Copier(broken="Person1")}
     frame = run_and_audit(tmp_path, 4, retriever=broken, generator=copier)
-    failed = found(frame, "rows", "failed")
-    assert (failed["rows"], failed["of"]) == (5, 12)
-    assert failed["detail"] == "generate: ValueError 3, retrieve: ValueError 2"
-    assert counts(frame, "IR score", "unscored") == (2, 8)
-    assert found(frame, "IR score", "unscored")["detail"] == "retrieve: ValueError 2"
+    kinds = "generate: ValueError 3, retrieve: ValueError 2"
+    assert found(frame, "rows", "failed", "rows", "of", "detail") == [5, 12, kinds]
+    kind = "retrieve: ValueError 2"
+    assert unscored(frame, "IR score", "rows", "of", "detail") == [2, 8, kind]
 
 
 def test_the_mean_is_given_with_the_range_that_the_unscored_rows_allow(tmp_path):
     frame = run_and_audit(tmp_path, 4, N=(20,), retriever={"named": lambda c: Named(c, "Person2")})
-    row = found(frame, "IR score", "unscored")
     # Three questions have the whole fact in their context; the fourth could have 0 or 1.
-    assert (row["mean"], row["if_worst"], row["if_best"]) == (1.0, 0.75, 1.0)
-    grades = found(frame, RIGHT, "unscored")
+    assert unscored(frame, "IR score", *RANGE) == [1.0, 0.75, 1.0]
     right = load_rows(tmp_path)["grade"].eq(5).sum()
-    assert grades["if_worst"] == pytest.approx(right / 4)
-    assert grades["if_best"] == pytest.approx((right + 1) / 4)
+    expected = pytest.approx([right / 4, (right + 1) / 4])
+    assert unscored(frame, RIGHT, "if_worst", "if_best") == expected
 
 
 def test_questions_without_references_are_unscored_and_named(tmp_path):
     data = people(3)
     bare = replace(data, questions=(replace(data.questions[0], references=()), *data.questions[1:]))
-    row = found(run_and_audit(tmp_path, data={"people": bare}), "IR score", "unscored")
-    assert (row["rows"], row["of"], row["detail"]) == (2, 6, "no references 2")
+    frame = run_and_audit(tmp_path, data={"people": bare})
+    assert unscored(frame, "IR score", "rows", "of", "detail") == [2, 6, "no references 2"]
 
 
 class Weightless(Named):
@@ -113,39 +112,35 @@ def test_hits_without_a_score_and_missing_hits_are_counted(tmp_path):
     retrievers = {"w": Weightless, "e": Empty}
     frame = run_and_audit(tmp_path, 3, N=(20,), k=[1, 9], retriever=retrievers)
     # k = 9 of three chunks: two hits of score 0 for each question; k = 1: none.
-    row = found(frame, "IR score", "zero-score hits")
-    assert (row["rows"], row["of"], row["most_in"]) == (3, 12, "w, 9: 3")
-    row = found(frame, "IR score", "empty contexts")
-    assert (row["rows"], row["of"]) == (2, 12)
-    assert row["most_in"].startswith("e, ")
+    zero = found(frame, "IR score", "zero-score hits", "rows", "of", "most_in")
+    assert zero == [3, 12, "w, 9: 3"]
+    *empty, most_in = found(frame, "IR score", "empty contexts", "rows", "of", "most_in")
+    assert empty == [2, 12]
+    assert most_in.startswith("e, ")
 
 
 def test_rows_of_a_stopped_run_are_counted_those_of_a_data_set_not_begun_too(tmp_path):
     data = {"a": people(2), "b": people(30)}
     with pytest.raises(KeyboardInterrupt):
-        experiment(tmp_path, data=data, judge=None, retriever={"named": Interrupted}).run(
-            progress=False
-        )
-    grid = experiment(tmp_path, data=data, judge=None)
+        rows_of(tmp_path, data=data, judge=None, retriever={"named": Interrupted})
     rows = load_rows(tmp_path)
     assert set(rows["data"]) == {"a"}
-    row = found(audit(tmp_path), "rows", "missing rows")
-    assert 0 < row["rows"] == 96 - len(rows)
-    assert "run it again" in row["detail"]
+    missing, detail = found(audit(tmp_path), "rows", "missing rows", "rows", "detail")
+    assert 0 < missing == 96 - len(rows)
+    assert "run it again" in detail
     # without the manifest nothing more is known
     assert counts(audit(rows), "rows", "missing rows")[0] == 0
-    grid.run(progress=False)
-    assert counts(audit(tmp_path), "rows", "missing rows") == (0, 96)
+    rows_of(tmp_path, data=data, judge=None)
+    assert counts(audit(tmp_path), "rows", "missing rows") == [0, 96]
 
 
 def test_a_context_is_counted_once_however_many_generators_and_judges_saw_it(tmp_path):
-    two = {"a": JudgeDouble(), "b": JudgeDouble()}
-    frame = run_and_audit(
-        tmp_path, 3, generator={"x": Copier(), "y": Copier(broken="Person0")}, judge=two
-    )
-    assert counts(frame, "IR score", "unscored") == (0, 6)
-    assert counts(frame, RIGHT, "unscored") == (6, 36)
-    assert counts(frame, RIGHT, "cells with unequal n") == (6, 12)
+    generators = {"x": Copier(), "y": Copier(broken="Person0")}
+    judges = {"a": JudgeDouble(), "b": JudgeDouble()}
+    frame = run_and_audit(tmp_path, 3, generator=generators, judge=judges)
+    assert counts(frame, "IR score", "unscored") == [0, 6]
+    assert counts(frame, RIGHT, "unscored") == [6, 36]
+    assert counts(frame, RIGHT, "cells with unequal n") == [6, 12]
 
 
 # -- answers
@@ -155,38 +150,18 @@ def test_a_context_is_counted_once_however_many_generators_and_judges_saw_it(tmp
 def test_other_weights_under_the_same_name_are_counted(whose):
     model, check = ("judge", "mixed judges") if whose else ("generator", "mixed models")
     rows = pd.DataFrame({model: list("aaabb"), f"{whose}digest": ["x", "x", "y", "z", None]})
-    assert counts(audit_rows(rows), "rows", check) == (1, 4)
-
-
-def test_answers_that_ended_at_their_limit_are_answers_and_counted(tmp_path):
-    def fault(prompt, before):
-        return Fault("truncated") if "Person1 Lee born?" in prompt and not grading(prompt) else None
-
-    frame = run_live_and_audit(tmp_path, fault, judge=None)
-    assert counts(frame, "answers", "truncated answers") == (3, 6)
-    assert counts(frame, "rows", "failed")[0] == 0
-    rows = load_rows(tmp_path)
-    assert rows.loc[rows["finish"] == "length", "answer"].str.len().gt(0).tolist() == [True] * 3
+    assert counts(audit_rows(rows), "rows", check) == [1, 4]
 
 
 @pytest.mark.parametrize(
     ("check", "step"), [("truncated answers", "generate"), ("truncated grades", "grade")]
 )
 def test_replies_that_failed_at_their_limit_are_counted_by_their_step(check, step):
-    rows = pd.DataFrame(
-        {
-            "finish": ["stop", ""],
-            "judge_raw": "x",
-            "error_step": ["", step],
-            "error_kind": "truncated",
-        }
-    )
-    frame = audit_rows(rows)
-    assert counts(frame, "rows", check) == (1, 2)
-    assert (
-        sum(counts(frame, "rows", name)[0] for name in ("truncated answers", "truncated grades"))
-        == 1
-    )
+    rows = pd.DataFrame({"finish": ["stop", ""], "error_step": ["", step]})
+    frame = audit_rows(rows.assign(judge_raw="x", error_kind="truncated"))
+    assert counts(frame, "rows", check) == [1, 2]
+    kinds = ("truncated answers", "truncated grades")
+    assert sum(counts(frame, "rows", kind)[0] for kind in kinds) == 1
 
 
 # -- grades
@@ -194,51 +169,44 @@ def test_replies_that_failed_at_their_limit_are_counted_by_their_step(check, ste
 
 def test_a_reply_with_too_few_or_too_many_grades_is_unscored(tmp_path):
     def fault(prompt, before):
-        return (
-            Fault("answer", '{"grades": [5, 5]}')
-            if grading(prompt) and "Person0 Lee born?" in prompt
-            else None
-        )
+        if "characters." in prompt and "Person0 Lee born?" in prompt:
+            return Fault("answer", '{"grades": [5, 5]}')
 
     frame = run_live_and_audit(tmp_path, fault)
-    row = found(frame, RIGHT, "unscored")
-    assert (row["rows"], row["detail"]) == (3, "grade: unusable 3")
-    assert (row["mean"], row["if_worst"], row["if_best"]) == (1.0, 0.5, 1.0)
+    assert unscored(frame, RIGHT, "rows", "detail") == [3, "grade: unusable 3"]
+    assert unscored(frame, RIGHT, *RANGE) == [1.0, 0.5, 1.0]
 
 
 def test_answers_shown_to_the_judge_in_part_are_counted(tmp_path, monkeypatch):
     monkeypatch.setattr("ragbench.labelling.grades.MAX_CHARS", 26)
     frame = run_live_and_audit(tmp_path, N=(0,))
     assert load_rows(tmp_path)["answer"].str.len().gt(26).sum() == 1
-    assert counts(frame, RIGHT, "answers cut for the judge") == (1, 2)
+    assert counts(frame, RIGHT, "answers cut for the judge") == [1, 2]
 
 
 def test_grades_that_go_by_the_place_in_the_prompt_are_counted_with_their_shares(tmp_path):
-    experiment(tmp_path, 2).run(progress=False)
-    rows = load_rows(tmp_path)
+    rows = rows_of(tmp_path, 2)
     rows = rows.loc[rows.index.repeat(20)].reset_index(drop=True)
-    rows["question_id"] = [f"q{number}" for number in range(len(rows))]
-    rows = rows.assign(judge_shown=2, judge_position=[1, 2] * (len(rows) // 2))
-    by_place = audit(rows.assign(grade=rows["judge_position"].map({1: 5, 2: 4})))
-    assert counts(by_place, RIGHT, "labels by place") == (len(rows), len(rows))
-    assert (
-        "place 1: grade 4 0%, grade 5 100%" in found(by_place, RIGHT, "labels by place")["detail"]
-    )
-    fair = audit(rows.assign(grade=[5, 5, 4, 4] * (len(rows) // 4)))
-    assert counts(fair, RIGHT, "labels by place") == (0, len(rows))
+    rows["question_id"] = rows.index.astype(str)
+    rows = rows.assign(judge_shown=2, judge_position=[1, 2] * 60)
+    by_place = audit(rows.assign(grade=[5, 4] * 60))
+    *all_rows, detail = found(by_place, RIGHT, "labels by place", "rows", "of", "detail")
+    assert all_rows == [120, 120]
+    assert "place 1: grade 4 0%, grade 5 100%" in detail
+    fair = audit(rows.assign(grade=[5, 5, 4, 4] * 30))
+    assert counts(fair, RIGHT, "labels by place") == [0, 120]
     alone = audit(rows.assign(judge_shown=1))
     assert "labels by place" not in set(alone["check"])
 
 
 def test_of_several_rows_of_one_context_the_scored_one_counts(tmp_path):
-    experiment(tmp_path, 3, generator={"x": Copier(), "y": Copier()}, judge=None).run(
-        progress=False
-    )
-    rows = load_rows(tmp_path)
-    rows.loc[(rows["generator"] == "x") & (rows["question_id"] == "q1"), "ir_score"] = float("nan")
-    assert counts(audit(rows), "IR score", "unscored") == (0, 6)
-    rows.loc[rows["question_id"] == "q1", "ir_score"] = float("nan")
-    assert counts(audit(rows), "IR score", "unscored") == (2, 6)
+    rows = rows_of(tmp_path, 3, generator={"x": Copier(), "y": Copier()}, judge=None)
+    for condition, missing in (
+        ("generator == 'x' and question_id == 'q1'", 0),
+        ("question_id == 'q1'", 2),
+    ):
+        rows.loc[rows.query(condition).index, "ir_score"] = np.nan
+        assert counts(audit(rows), "IR score", "unscored") == [missing, 6]
 
 
 # -- frames of one's own
@@ -258,14 +226,14 @@ def frame():
 
 def test_any_frame_is_audited_by_its_own_columns(frame):
     told = audit_rows(frame, "score", "system")
-    row = found(told, "score", "unscored")
-    assert (row["rows"], row["of"], row["detail"]) == (3, 6, "no_bytes 2, invalid 1")
+    kinds = "no_bytes 2, invalid 1"
+    assert unscored(told, "score", "rows", "of", "detail") == [3, 6, kinds]
     # b: one of three is scored, with 1; a: two, with 0.75. b is the less certain.
-    assert row["most_in"] == "b: 2"
-    assert (row["mean"], row["if_worst"], row["if_best"]) == (1.0, pytest.approx(1 / 3), 1.0)
-    assert counts(told, "rows", "failed") == (3, 6)
-    unequal = found(told, "score", "cells with unequal n")
-    assert (unequal["rows"], unequal["of"], unequal["detail"]) == (1, 2, "n from 1 to 2 of 2")
+    assert unscored(told, "score", "most_in") == ["b: 2"]
+    assert unscored(told, "score", *RANGE) == [1.0, pytest.approx(1 / 3), 1.0]
+    assert counts(told, "rows", "failed") == [3, 6]
+    unequal = found(told, "score", "cells with unequal n", "rows", "of", "detail")
+    assert unequal == [1, 2, "n from 1 to 2 of 2"]
     lines = render(told).splitlines()
     assert lines[0] == "score"
     assert "cells with unequal n 1 of 2 (n from 1 to 2 of 2)" in " ".join(" ".join(lines).split())
@@ -273,21 +241,20 @@ def test_any_frame_is_audited_by_its_own_columns(frame):
     assert "3 of 6 mean 1.000, could be 0.333 to 1.000 most in b: 2 (no_bytes 2, invalid 1)" in said
     assert max(map(len, lines)) <= 78
     twice = pd.concat([frame, frame[:1]], ignore_index=True)
-    assert counts(audit_rows(twice, "score", "system"), "rows", "duplicates") == (1, 7)
+    assert counts(audit_rows(twice, "score", "system"), "rows", "duplicates") == [1, 7]
     assert [line.split()[0] for line in lines if "duplicates" in line] == ["none"]
 
 
 def test_a_cell_with_no_scored_row_has_no_mean_and_the_whole_range(frame):
     frame.loc[frame["system"] == "b", "score"] = None
-    row = found(audit_rows(frame, "score", "system"), "score", "unscored")
-    assert np.isnan(row["mean"])
-    assert (row["if_worst"], row["if_best"]) == (0.0, 1.0)
+    mean, *bounds = unscored(audit_rows(frame, "score", "system"), "score", *RANGE)
+    assert np.isnan(mean)
+    assert bounds == [0.0, 1.0]
 
 
 LANGUAGES = pd.DataFrame(
     {"question_id": ["z1", "z2", "e1"] * 2, "language": ["zh", "zh", "en"] * 2}
-)
-LANGUAGES = LANGUAGES.assign(system=list("aaabbb"), score=1.0)
+).assign(system=list("aaabbb"), score=1.0)
 TWO = pd.DataFrame({"question_id": ["q1", "q2"], "system": ["a", "b"], "score": [1.0, 0.0]})
 UNNAMED = pd.DataFrame({"system": [*"aabb"], "score": [1, 0.5, 1, None]})
 
@@ -313,14 +280,14 @@ UNNAMED = pd.DataFrame({"system": [*"aabb"], "score": [1, 0.5, 1, None]})
     ],
 )
 def test_cells_that_rest_on_different_questions_are_counted(rows, by, within, unequal, of, detail):
-    row = found(audit_rows(rows, "score", by, within=within), "score", "cells with unequal n")
-    assert (row["rows"], row["of"], row["detail"]) == (unequal, of, detail)
+    audited = audit_rows(rows, "score", by, within=within)
+    row = found(audited, "score", "cells with unequal n", "rows", "of", "detail")
+    assert row == [unequal, of, detail]
 
 
 def test_a_frame_without_cells_or_scores_is_audited_as_a_whole(frame):
     told = audit_rows(frame, "score")
-    assert found(told, "score", "unscored")["most_in"] == ""
-    assert counts(told, "score", "unscored") == (3, 6)
+    assert unscored(told, "score", "most_in", "rows", "of") == ["", 3, 6]
     assert "unscored" not in set(audit_rows(frame)["check"])
 
 
@@ -344,10 +311,9 @@ def test_ranges_by_hand():
     rows = pd.DataFrame(
         {"s": [1.0, 0.5, None, None, 0.25], "size": list("aaabb"), "d": [1, 1, 1, 2, 2]}
     )
-    columns = ["most_in", "mean", "if_worst", "if_best"]
 
     def told(rows, bounds=(0, 1), by=()):
-        return found(audit_rows(rows, {"s": bounds}, by), "s", "unscored")[columns].tolist()
+        return unscored(audit_rows(rows, {"s": bounds}, by), "s", "most_in", *RANGE)
 
     # An axis may have the name of a count. Half of the second cell is unscored, a third of the
     # first.
@@ -362,12 +328,14 @@ def test_ranges_by_hand():
 )
 def test_whatever_the_unscored_rows_were_the_mean_lies_in_the_range(values, truth):
     scores = pd.Series(values, dtype=float)
-    row = found(audit_rows(pd.DataFrame({"s": scores}), "s"), "s", "unscored")
-    assert (row["rows"], row["of"]) == (scores.isna().sum(), len(scores))
-    if scores.notna().all():
-        assert row[["mean", "if_worst", "if_best"]].isna().all()
+    audited = audit_rows(pd.DataFrame({"s": scores}), "s")
+    missing = scores.isna().sum()
+    assert counts(audited, "s", "unscored") == [missing, len(scores)]
+    mean, worst, best = unscored(audited, "s", *RANGE)
+    if missing == 0:
+        assert np.isnan([mean, worst, best]).all()
         return
     whole = scores.fillna(pd.Series(truth)).mean()
-    assert row["if_worst"] - 1e-9 <= whole <= row["if_best"] + 1e-9
-    assert row["if_best"] - row["if_worst"] == pytest.approx(row["rows"] / len(values))
-    assert row["mean"] == pytest.approx(scores.mean(), nan_ok=True)
+    assert worst - 1e-9 <= whole <= best + 1e-9
+    assert best - worst == pytest.approx(missing / len(values))
+    assert mean == pytest.approx(scores.mean(), nan_ok=True)

@@ -19,10 +19,10 @@ from experiment_parts import (
     Interrupted,
     JudgeDouble,
     Named,
-    experiment,
     graded,
-    live,
+    live_rows,
     people,
+    rows_of,
     whole,
 )
 from fake_ollama import DIGEST, FakeOllama
@@ -43,6 +43,12 @@ from ragbench.report.methods import Methods, methods
 from ragbench.report.scores import load_scores, save_scores
 from ragbench.report.tables import ReportTable, interval_table
 from ragbench.text.escape import in_csv, in_latex, in_markdown
+
+DOCUMENT = r"""\documentclass{article}
+\usepackage[T1]{fontenc}\usepackage{booktabs}\usepackage{longtable}
+\begin{document}
+TABLES
+\end{document}"""
 
 
 def problems(text: str) -> list[str]:
@@ -74,16 +80,8 @@ def compiles(folder: Path) -> None:
     for name in names:
         assert problems((folder / "tables" / f"{name}.tex").read_text(encoding="utf-8")) == [], name
     if shutil.which("pdflatex"):
-        packages = r"\usepackage[T1]{fontenc}\usepackage{booktabs}\usepackage{longtable}"
-        parts = [rf"\input{{tables/{name}}}" for name in names]
-        lines = [
-            r"\documentclass{article}",
-            packages,
-            r"\begin{document}",
-            *parts,
-            r"\end{document}",
-        ]
-        (folder / "all.tex").write_text("\n".join(lines))
+        parts = "\n".join(rf"\input{{tables/{name}}}" for name in names)
+        (folder / "all.tex").write_text(DOCUMENT.replace("TABLES", parts))
         command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all"]
         done = subprocess.run(command, cwd=folder, capture_output=True, timeout=120)
         assert done.returncode == 0, done.stdout[-1500:]
@@ -155,8 +153,24 @@ def reply(request):
 
 
 def run_and_export(folder, *count, **changes):
-    experiment(folder / "r", *count, **changes).run(progress=False)
+    rows_of(folder / "r", *count, **changes)
     return export(folder / "r", folder / "o")
+
+
+def methods_of(folder: Path) -> str:
+    return (folder / "methods.md").read_text(encoding="utf-8")
+
+
+def answers_of(questions: list[str], systems: list[str]) -> list[dict[str, str]]:
+    return [
+        {"question_id": q, "question": q, "answer": "a", "reference": "a", "system": system}
+        for q in questions
+        for system in systems
+    ]
+
+
+def stems_of(made, folder: str) -> set[str]:
+    return {Path(name).stem for name in made.files if name.startswith(folder)}
 
 
 def cited(folder: Path) -> set[str]:
@@ -168,7 +182,7 @@ def live_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     with FakeOllama(reply=reply, window=2048) as server:  # lowers 4,096 in silence
         retrievers = {"a": Named, "b": lambda c: Named(c, broken="Person1")}
-        live(folder, server, 4, name="my_run", retriever=retrievers).run(progress=False)
+        live_rows(folder, server, 4, name="my_run", retriever=retrievers)
     return folder
 
 
@@ -188,13 +202,20 @@ def exported(live_run, tmp_path_factory):
 
 
 def test_an_export_has_every_part_and_says_what_it_wrote(exported):
-    drawn = {"retriever_ir_score", "retriever_contained", "retriever_fully_right"}
-    drawn |= {"overview", "grades"}
-    wanted = {f"figures/{stem}.{kind}" for stem in drawn for kind in ("png", "pdf", "csv")}
-    tables = drawn | {"worst", "audit"}
-    wanted |= {f"tables/{stem}.{kind}" for stem in tables for kind in ("csv", "md", "tex")}
-    wanted |= {"methods.md", "references.bib", "rows.csv", "manifest.json", "README.md"}
-    assert set(exported.files) == wanted | {"cassette.jsonl"}
+    measures = ("retriever_ir_score", "retriever_contained", "retriever_fully_right")
+    drawn = [*measures, "overview", "grades"]
+    files = [
+        "methods.md",
+        "references.bib",
+        "rows.csv",
+        "manifest.json",
+        "README.md",
+        "cassette.jsonl",
+    ]
+    files += [f"figures/{stem}.{kind}" for stem in drawn for kind in ("png", "pdf", "csv")]
+    tables = [*drawn, "worst", "audit"]
+    files += [f"tables/{stem}.{kind}" for stem in tables for kind in ("csv", "md", "tex")]
+    assert set(exported.files) == set(files)
     there = {str(p.relative_to(exported.folder)) for p in exported.folder.rglob("*") if p.is_file()}
     assert there == set(exported.files) | {MARKER}
     assert str(exported).startswith(f"{len(exported.files)} files in ")
@@ -237,8 +258,7 @@ def test_a_test_of_retrieval_stands_once_however_many_prompts_and_judges_there_a
     grid = {"retriever": {"a": Named, "b": Named}, "N": (4, 20)}
     people_of = {"generator": {"x": Copier(), "y": Copier(broken="Person1")}}
     judges = {"judge": {"one": JudgeDouble(), "two": JudgeDouble()}}
-    rows = experiment(tmp_path, 4, **grid, **people_of, **judges).run(progress=False)
-    rows = measured(rows)
+    rows = measured(rows_of(tmp_path, 4, **grid, **people_of, **judges))
     pairs = {"ir_score": 2, "contained": 4, "fully_right": 8}
     for measure, count in pairs.items():
         assert len(factor_table(rows, "retriever", measure, "t").frame) == count
@@ -249,26 +269,23 @@ def test_a_test_of_retrieval_stands_once_however_many_prompts_and_judges_there_a
 
 
 def test_a_factor_of_which_no_setting_has_two_values_has_no_table(tmp_path):
-    grid = experiment(
+    rows = rows_of(
         tmp_path,
         2,
         retriever={"a": Named, "b": Named},
         chunker={"x": whole, "y": whole},
         keep=lambda cell: (cell.chunker == "x") == (cell.retriever == "a"),
     )
-    rows = measured(grid.run(progress=False))
-    assert factor_table(rows, "retriever", "ir_score", "t") is None
+    assert factor_table(measured(rows), "retriever", "ir_score", "t") is None
 
 
 def test_the_finding_names_the_value_that_is_ahead():
     questions = [f"q{number}" for number in range(12)]
-    parts = [
-        pd.DataFrame({"question_id": questions, "retriever": name, "ir_score": score})
-        for name, score in (("worse", 0.0), ("better", 1.0))
-    ]
+    retrievers = pd.DataFrame({"retriever": ["worse", "better"], "ir_score": [0.0, 1.0]})
+    rows = pd.DataFrame({"question_id": questions, "cluster": questions})
+    rows = retrievers.merge(rows, how="cross")
     cell = {"data": "d", "chunker": "c", "k": 2, "N": 10, "generator": "none", "judge": "none"}
-    rows = pd.concat(parts, ignore_index=True).assign(**cell, answer=None, grade=None)
-    rows["cluster"] = rows["question_id"]
+    rows = rows.assign(**cell, answer=None, grade=None)
     table = factor_table(rows, "retriever", "ir_score", "t")
     assert table.finding == "retriever: worse against better: better higher in 1 of 1"
     assert table.frame["difference"].tolist() == [-1.0]
@@ -279,9 +296,7 @@ def test_questions_that_share_a_document_are_one_cluster_else_those_of_a_topic(t
     data = people(4)
     shared = [replace(q, meta={"doc_ids": ["d0"] if i < 2 else [f"d{i}"], "topic": i % 2})
               for i, q in enumerate(data.questions)]  # fmt: skip
-    rows = experiment(tmp_path, data={"p": replace(data, questions=tuple(shared))}).run(
-        progress=False
-    )
+    rows = rows_of(tmp_path, data={"p": replace(data, questions=tuple(shared))})
     clusters = measured(rows).drop_duplicates("question_id")["cluster"]
     assert clusters.nunique() == 3
     assert clusters.iloc[0] == clusters.iloc[1]
@@ -299,7 +314,7 @@ def test_the_worst_questions_of_the_best_system_come_with_their_texts(live_run, 
 
 
 def test_methods_tell_data_settings_models_digests_seeds_and_prompts(live_run, exported):
-    told = (exported.folder / "methods.md").read_text()
+    told = methods_of(exported.folder)
     manifest = load_manifest(live_run)
     for text in (
         '"my_run"', manifest["git"]["revision"][:12], "4 questions over 4 documents",
@@ -316,21 +331,18 @@ def test_methods_tell_data_settings_models_digests_seeds_and_prompts(live_run, e
 
 def test_every_citation_has_its_entry_and_every_entry_is_cited(exported):
     bib = (exported.folder / "references.bib").read_text()
-    marked = re.findall(r"@([\w:.-]+)[\];]", (exported.folder / "methods.md").read_text())
-    assert cited(exported.folder) == set(marked)
-    assert set(marked) == {
-        "ragbench", "elyagouby2024", "ollama", "manski1990bounds", "clopper1934",
-    }  # fmt: skip
+    marked = re.findall(r"@([\w:.-]+)[\];]", methods_of(exported.folder))
+    keys = {"ragbench", "elyagouby2024", "ollama", "manski1990bounds", "clopper1934"}
+    assert cited(exported.folder) == set(marked) == keys
     assert f"Version {rb.__version__}" in bib
     assert problems(bib) == []
 
 
 def test_rows_cassette_and_manifest_are_the_runs_own(live_run, exported, tmp_path):
     out = pd.read_csv(exported.folder / "rows.csv", keep_default_na=False)
-    rows = load_rows(live_run)
     place = ["retriever", "N", "question_id"]
-    out = out.set_index(place).sort_index()
-    rows = rows.set_index(place).sort_index()
+    out = out.sort_values(place)
+    rows = load_rows(live_run).sort_values(place)
     assert out["answer"].tolist() == rows["answer"].fillna("").tolist()
     assert [json.loads(value) for value in out["hits"] if value] == [
         v for v in rows["hits"] if isinstance(v, list)
@@ -370,30 +382,24 @@ def test_pictures_fit_a_page_and_have_their_words_and_fonts(exported):
 def test_an_export_of_a_stopped_run_says_how_many_rows_are_missing(tmp_path, undrawn, monkeypatch):
     monkeypatch.setattr("ragbench.experiment.run.BLOCK_OF_ANSWERS", 6)
     with pytest.raises(KeyboardInterrupt):
-        experiment(tmp_path / "r", 6, judge=None, retriever={"named": Interrupted}).run(
-            progress=False
-        )
+        rows_of(tmp_path / "r", judge=None, retriever={"named": Interrupted})
     there = len(load_rows(tmp_path / "r"))
-    assert f"the run was stopped: {18 - there} rows are not made yet" in str(
-        export(tmp_path / "r", tmp_path / "o")
+    missing = 18 - there
+    made = export(tmp_path / "r", tmp_path / "o")
+    assert f"the run was stopped: {missing} rows are not made yet" in str(made)
+    stopped = (
+        f"0 of {there} rows failed; the run was stopped, {missing} of 18 rows are not made yet."
     )
-    told = (tmp_path / "o" / "methods.md").read_text()
-    assert (
-        f"0 of {there} rows failed; the run was stopped, {18 - there} of 18 rows are not made yet."
-        in told
-    )
-    made = run_and_export(tmp_path, 6, judge=None)
-    assert "not made yet" not in str(made) + (tmp_path / "o" / "methods.md").read_text()
+    assert stopped in methods_of(made.folder)
+    made = run_and_export(tmp_path, judge=None)
+    assert "not made yet" not in str(made) + methods_of(made.folder)
 
 
 def test_methods_name_nothing_twice_and_objects_that_answer_and_grade_by_their_names(
     tmp_path, undrawn
 ):
-    run_and_export(
-        tmp_path, data={"mine": replace(people(2), name="file")}, retriever={"BM25": rb.BM25},
-        generator={"copier": Copier()}, judge={"double": JudgeDouble()},
-    )  # fmt: skip
-    told = (tmp_path / "o" / "methods.md").read_text()
+    data = {"mine": replace(people(2), name="file")}
+    told = methods_of(run_and_export(tmp_path, data=data, retriever={"BM25": rb.BM25}).folder)
     assert "Data: mine (data set 'file', 2 questions over 2 documents; SHA-256" in told
     assert "Retrievers: BM25 [@robertson2009bm25] (b = 0.75" in told
     assert "Answers were given by copier." in told
@@ -402,22 +408,20 @@ def test_methods_name_nothing_twice_and_objects_that_answer_and_grade_by_their_n
 
 def test_a_run_of_retrieval_alone_has_no_tables_of_answers(tmp_path):
     made = run_and_export(tmp_path, 3, generator=None, judge=None)
-    stems = {Path(name).stem for name in made.files if name.startswith("tables/")}
-    assert stems == {"overview", "worst", "audit"}
-    told = (tmp_path / "o" / "methods.md").read_text()
-    assert "Answers" not in told
-    assert "ollama" not in cited(tmp_path / "o")
-    compiles(tmp_path / "o")
+    assert stems_of(made, "tables") == {"overview", "worst", "audit"}
+    assert "Answers" not in methods_of(made.folder)
+    assert "ollama" not in cited(made.folder)
+    compiles(made.folder)
 
 
 def test_questions_without_references_have_no_empty_picture_of_the_ir_score(tmp_path):
     data = people(3)
     bare = replace(data, questions=tuple(replace(q, references=()) for q in data.questions))
     made = run_and_export(tmp_path, data={"people": bare})
-    stems = {Path(name).stem for name in made.files if name.startswith(("tables/", "figures/"))}
+    stems = stems_of(made, "tables") | stems_of(made, "figures")
     assert stems == {"overview", "grades", "worst", "audit"}
     assert box_of(made.folder)[0].startswith("Grades were given by double; checked by a person: 0.")
-    compiles(tmp_path / "o")
+    compiles(made.folder)
 
 
 def test_a_paper_is_cited_as_far_as_its_data_are_used(live_run, exported):
@@ -435,9 +439,7 @@ def test_a_paper_is_cited_as_far_as_its_data_are_used(live_run, exported):
 
 @pytest.fixture
 def run(tmp_path, undrawn):
-    experiment(tmp_path / "run", 2, N=(4,), generator={"copier": Copier()}, judge=None).run(
-        progress=False
-    )
+    rows_of(tmp_path / "run", 2, N=(4,), judge=None)
     return tmp_path / "run"
 
 
@@ -463,7 +465,7 @@ def test_a_folder_with_files_of_others_is_refused_and_stays_as_it_was(run, tmp_p
 def test_an_earlier_export_is_replaced_and_what_others_put_there_stays(run, out, tmp_path):
     (out / "chapter.tex").write_text("text")
     (out / "tables" / "old.csv").write_text("of an earlier version")
-    experiment(tmp_path / "bare", 3, N=(4,), generator=None, judge=None).run(progress=False)
+    rows_of(tmp_path / "bare", 3, N=(4,), generator=None, judge=None)
     (tmp_path / ".out.part" / "tables").mkdir(parents=True)  # what a killed export left
     made = export(tmp_path / "bare", out)
     assert (out / "chapter.tex").read_text() == "text"
@@ -491,20 +493,16 @@ def test_no_cell_and_no_head_of_a_csv_is_a_formula(wrong):
 
 def test_a_system_with_an_odd_name_works_everywhere(tmp_path):
     odd = {"Cash$$Bot": Named, "$x$ vs $y$": Named, "=a/b*_c_<i>": Named}
-    experiment(tmp_path / "r", 3, retriever=odd).run(progress=False)
-    made = export(tmp_path / "r", tmp_path / "o")
+    made = run_and_export(tmp_path, 3, retriever=odd)
     names = set(pd.read_csv(made.folder / "tables" / "overview.csv")["retriever"])
     assert names == {"Cash$$Bot", "$x$ vs $y$", "'=a/b*_c_<i>", "no documents"}
-    told = (made.folder / "methods.md").read_text()
+    told = methods_of(made.folder)
     assert all(in_markdown(name) in told for name in odd)
     compiles(made.folder)
 
 
 def test_a_sum_of_floats_a_little_above_one_stays_in_the_picture(tmp_path):
-    rows = [
-        {"question": q, "answer": "a", "reference": "a", "system": s} for q in "xy" for s in "AB"
-    ]
-    table = rb.score(rows, ["bleu"])
+    table = rb.score(answers_of(["x", "y"], ["A", "B"]), ["bleu"])
     table["bleu"] = 1.0000000000000004
     export_scores(table, tmp_path / "o", "mine")
     assert (tmp_path / "o" / "figures" / "means.png").exists()
@@ -526,13 +524,8 @@ def test_claim_labels_that_could_not_be_read_stay_out_and_are_counted(tmp_path):
 
 
 def test_odd_ids_and_systems_keep_their_names_between_score_and_export(tmp_path):
-    rows = [
-        {"question_id": q, "question": q, "answer": "a", "reference": "a", "system": s}
-        for q in ("NA", "null")
-        for s in ("=A", "007")
-    ]
     (tmp_path / "rows.jsonl").write_text("")
-    table = rb.score(rows, ["exact_match"])
+    table = rb.score(answers_of(["NA", "null"], ["=A", "007"]), ["exact_match"])
     save_scores(table, tmp_path)
     again = load_scores(tmp_path)
     assert again["system"].tolist() == table["system"].tolist()
@@ -608,13 +601,13 @@ def test_a_marked_key_becomes_a_citation_of_pandoc_and_the_text_around_it_is_esc
 
 
 def test_an_interval_stands_small_beside_its_mean_and_the_order_is_that_of_the_rows():
-    none = float("nan")
-    cells = {
-        "metric": ["recall", "recall", "f1", "f1"],
-        "system": ["SIM", "BM25"] * 2,
-        "mean": [0.5, 0.25, none, 1.0],
-    }
-    means = pd.DataFrame(cells | {"low": [0.4, 0.2, none, none], "high": [0.6, 0.3, none, none]})
+    cells = [
+        ("recall", "SIM", 0.5, 0.4, 0.6),
+        ("recall", "BM25", 0.25, 0.2, 0.3),
+        ("f1", "SIM", None, None, None),
+        ("f1", "BM25", 1.0, None, None),
+    ]
+    means = pd.DataFrame(cells, columns=["metric", "system", "mean", "low", "high"])
     shown = interval_table(means, "metric", "system")
     assert shown.data.to_dict() == {
         "SIM": {"recall": "0.50\u00a0<small>[0.40,\u00a00.60]</small>", "f1": "-"},
@@ -633,8 +626,7 @@ def test_an_interval_stands_small_beside_its_mean_and_the_order_is_that_of_the_r
 
 def box_of(folder: Path) -> list[str]:
     """What may be claimed, of an export's methods."""
-    text = (folder / "methods.md").read_text(encoding="utf-8")
-    (box,) = text.split("## What may be claimed\n\n")[1:]
+    (box,) = methods_of(folder).split("## What may be claimed\n\n")[1:]
     claims = [line.removeprefix("- ") for line in box.strip().splitlines()]
     heads = [claim.partition(":")[0] for claim in claims[1:]]
     assert heads == ["Population", "Clustered", "Not tested"]
@@ -683,27 +675,15 @@ def test_the_box_of_scores_says_who_labelled(given, metric, words, tmp_path):
 
 def test_languages_and_changed_settings_are_in_methods_and_in_what_may_be_claimed(tmp_path):
     german = "Die Mühle der Stadt wurde von Ada Ruck gegründet, und sie ist nicht die älteste."
-    asked = [
-        rb.Question(
-            "q1",
-            "Wer hat die Mühle der Stadt gegründet, und wann wurde sie gebaut?",
-            "Ada Ruck",
-            (german,),
-        ),
-        rb.Question("q2", "Who founded the mill of the town?", "Ada Ruck", (german,)),
-    ]
-    data = rb.Dataset("mills", tuple(asked), (rb.Document("d", "Mühle", german),))
-    grid = {
-        "chunker": "token_chunks",
-        "retriever": "BM25",
-        "N": 100,
-        "generator": {"copier": Copier()},
-    }
-    grid["judge"] = {"double": JudgeDouble()}
-    rb.Experiment("german", data=data, folder=tmp_path / "run", order=7, **grid).run(progress=False)
-    export(tmp_path / "run", tmp_path / "out")
-    text = (tmp_path / "out" / "methods.md").read_text(encoding="utf-8").replace("\\", "")
-    methods, claims = text.split("## What may be claimed")
+    texts = (
+        "Wer hat die Mühle der Stadt gegründet, und wann wurde sie gebaut?",
+        "Who founded the mill of the town?",
+    )
+    asked = tuple(rb.Question(text, text, "Ada Ruck", (german,)) for text in texts)
+    data = rb.Dataset("mills", asked, (rb.Document("d", "Mühle", german),))
+    axes = {"chunker": "token_chunks", "retriever": "BM25", "N": 100, "tokenizer": None}
+    made = run_and_export(tmp_path, data=data, order=7, **axes)
+    methods, claims = methods_of(made.folder).replace("\\", "").split("## What may be claimed")
     assert "Settings that are not ragbench's defaults: order = 7." in methods
     foreign = "at least 1 of the 2 questions of mills (German 1) and 1 of the 1 documents of mills (German 1)"
     assert f"Language: {foreign} are not in English." in claims
@@ -711,12 +691,9 @@ def test_languages_and_changed_settings_are_in_methods_and_in_what_may_be_claime
 
 
 def test_methods_name_the_intervals_that_the_tables_have(live_run):
-    few = rb.means(pd.DataFrame({"x": [0.1, 0.4, 0.5]}), [], "x")
-    shares = rb.means(pd.DataFrame({"contained": [1.0, 0.0, 1.0]}), [], "contained")
-    assert {*few.attrs["intervals"], *shares.attrs["intervals"]} == {
-        "Student's t",
-        "exact binomial",
-    }
+    rows = pd.DataFrame({"x": [0.1, 0.4, 0.5], "contained": [1.0, 0.0, 1.0]})
+    kinds = [rb.means(rows, [], name).attrs["intervals"] for name in rows]
+    assert {*kinds[0], *kinds[1]} == {"Student's t", "exact binomial"}
     manifest = load_manifest(live_run)
     counts = {"rows": 1, "failed": 0, "missing": 0}
     words = methods(manifest, counts, ["Student's t", "percentile bootstrap"]).markdown
