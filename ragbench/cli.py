@@ -382,7 +382,7 @@ def _score(
     code: str | None = None,
 ) -> None:
     """Score answers you have: a CSV, JSON or Parquet file, in any tool's columns."""
-    from ragbench.experiment.files import import_code
+    from ragbench.experiment.experiment import import_code
     from ragbench.report.export import check_target, export_scores
     from ragbench.report.scores import score_means
 

@@ -29,8 +29,7 @@ from ragbench.data.answers import read_answers
 from ragbench.data.ragchecker import CHECKS, RagResult, RetrievedText
 from ragbench.data.tables import is_missing
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.experiment.manifest import load_rows
-from ragbench.experiment.rows import answers_of
+from ragbench.experiment.rows import answers_of, load_rows
 from ragbench.labelling.checkers import ModelChecker
 from ragbench.labelling.claims import extract_claims, ragchecker_calls, ragchecker_labels
 from ragbench.labelling.grades import PROMPT, grade

@@ -7,6 +7,5 @@ Reading order: ``axes`` (a name becomes an object) -> ``experiment`` (settings a
 """
 
 from ragbench.experiment.experiment import Experiment
-from ragbench.experiment.manifest import load_manifest, load_rows
-from ragbench.experiment.rows import TIMING
+from ragbench.experiment.rows import TIMING, load_manifest, load_rows
 from ragbench.experiment.run import Cell

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, Field, ValidationError
 
 from ragbench import __version__
 from ragbench.embedding import MiniLM
@@ -31,11 +30,10 @@ from ragbench.experiment.rows import (
     MANIFEST,
     ROWS,
     Row,
-    as_frame,
+    load_manifest,
+    load_run,
     no_room,
     open_file,
-    read_rows,
-    run_folder,
 )
 from ragbench.generation import PROMPTS
 from ragbench.llm import Cassette
@@ -292,95 +290,6 @@ def _earlier_runs(folder: Path, name: str) -> list[dict[str, Any]]:
             do="change folder or name",
         )
     return manifest["runs"]
-
-
-class _Run(BaseModel):
-    rows: int
-    failed: dict[str, int] = {}
-
-
-class _Manifest(BaseModel):
-    """What is read again from a manifest, with its types."""
-
-    name: str = ""
-    grid: dict[str, list[str]]
-    machine: dict[str, Any]
-    axes: dict[str, dict[str, dict[str, Any]]] = {}
-    chunkers: dict[str, dict[str, Any]] = {}
-    parameters: dict[str, Any]
-    prompts: dict[str, str] = {}
-    seeds: dict[str, int | None] = {}
-    packages: dict[str, str] = {}
-    python: str = ""
-    git: dict[str, Any] | None = None
-    runs: list[_Run] = Field(min_length=1)
-
-
-def load_manifest(run: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the manifest of a run, given its name or folder; DataError when it is missing or
-    damaged.
-    """
-    path = run_folder(run) / MANIFEST
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        _Manifest.model_validate(manifest)
-    except (OSError, ValueError, RecursionError) as error:
-        why = str(error)
-        if isinstance(error, ValidationError):
-            (first, *_) = error.errors(include_url=False)
-            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise DataError(
-            got=f"{path} cannot be read: {why}",
-            expected="the manifest that a run writes",
-            do="run it again",
-        ) from None
-    return manifest
-
-
-def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
-    """Load the rows of a run (its name or folder), whole or under way.
-
-    Returns
-    -------
-    DataFrame, one row per question and cell: the fields of `ragbench.experiment.rows.Row`, and the
-    columns of the questions file. ``status`` is "ok" or "failed" (then ``error_step``,
-    ``error_kind``, ``error`` say why); ``grade`` is missing where there is none; ``ir_score`` is
-    NaN without documents or references.
-    """
-    folder = run_folder(run)
-    rows, sha256 = read_rows(folder / ROWS)
-    if _rows_sha256(folder) not in (None, sha256):
-        what = f"{folder / ROWS} was cut or edited: it is not what {MANIFEST} describes"
-        warnings.warn(f"{what}; run the experiment again", stacklevel=2)
-    return as_frame(rows)
-
-
-def _rows_sha256(folder: Path) -> str | None:
-    """Return the sha256 of the rows by the manifest; None where it tells none."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return manifest.get("rows_sha256") if isinstance(manifest, dict) else None
-
-
-def load_run(run: str | os.PathLike[str]) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Load the rows of a run and their manifest.
-
-    Raises DataError where there are no rows, or not those that the manifest describes.
-    """
-    folder = run_folder(run)
-    rows, sha256 = read_rows(folder / ROWS)
-    if not rows:
-        raise DataError("the run has no rows", "at least one", "run the experiment first")
-    manifest = load_manifest(folder)
-    if manifest.get("rows_sha256", sha256) != sha256:
-        raise DataError(
-            got=f"{folder / ROWS} is not what {MANIFEST} beside it describes",
-            expected="rows and manifest of one run",
-            do="run the experiment again",
-        )
-    return as_frame(rows), manifest
 
 
 def _inputs_sha256(run: Any, described: Mapping[str, Any]) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any
 from ragbench.embedding import CachedEmbeddings, only_from_disk
 from ragbench.experiment.axes import is_model
 from ragbench.experiment.rows import Row
-from ragbench.experiment.run import Run, make_rows
+from ragbench.experiment.run import Run
 from ragbench.labelling.grades import group_answers
 from ragbench.llm import Cassette, Plan, PlannedStep, plan
 from ragbench.onnx_models import cores
@@ -170,7 +170,7 @@ def _recorded_rows(run: Run) -> list[Row] | None:
         run.cassette = tape
         run.meet_models()
         run.pool = stack.enter_context(ThreadPoolExecutor(cores()))
-        return [row for rows in make_rows(run) for row in rows if row.cached]
+        return [row for rows in run.rows() for row in rows if row.cached]
 
 
 def _recorded_calls(rows: Sequence[Row], axis: str, label: str) -> int:

@@ -1,5 +1,5 @@
 """The rows of a run: one `Row` per question and cell, one JSON object a line in ``rows.jsonl``,
-read as a data frame.
+read as a data frame; and the manifest beside them, as it is read.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
@@ -19,7 +20,7 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 import pandas as pd
-from pydantic import TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from ragbench.errors import DataError
 from ragbench.generation import PROMPTS
@@ -204,30 +205,6 @@ def as_frame(rows: Sequence[Row]) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def read_rows(path: Path) -> tuple[list[Row], str]:
-    """Read a file of rows, whole or under way, and its sha256, in one pass.
-
-    Raises DataError for a line that is no row.
-    """
-    rows = []
-    digest = hashlib.sha256()
-    with open_file(path) as file:
-        for number, line in enumerate(file, 1):
-            digest.update(line)
-            if not line.endswith(b"\n"):  # a run under way, or killed
-                break
-            try:
-                rows.append(Row.from_dict(json.loads(line)))
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                start = line[:60].decode("utf-8", "replace")
-                raise DataError(
-                    got=f"{path}, line {number} is no row: {start!r}",
-                    expected="one JSON object a line",
-                    do="delete that line, or run the experiment again",
-                ) from None
-    return rows, digest.hexdigest()
-
-
 def folder_name(name: str) -> str:
     """Return the name of a run as every system can have it for a folder: Windows refuses
     "llama3:8b" and "con". A name that is changed gets some letters of its own, so that no other
@@ -265,6 +242,119 @@ def run_folder(run: str | os.PathLike[str]) -> Path:
         expected=f"a folder with {ROWS}, or the name of a run: {there}",
         do="make it: ragbench run experiment.yaml",
     )
+
+
+def _read_rows(path: Path) -> tuple[list[Row], str]:
+    """Read a file of rows, whole or under way, and its sha256, in one pass.
+
+    Raises DataError for a line that is no row.
+    """
+    rows = []
+    digest = hashlib.sha256()
+    with open_file(path) as file:
+        for number, line in enumerate(file, 1):
+            digest.update(line)
+            if not line.endswith(b"\n"):  # a run under way, or killed
+                break
+            try:
+                rows.append(Row.from_dict(json.loads(line)))
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                start = line[:60].decode("utf-8", "replace")
+                raise DataError(
+                    got=f"{path}, line {number} is no row: {start!r}",
+                    expected="one JSON object a line",
+                    do="delete that line, or run the experiment again",
+                ) from None
+    return rows, digest.hexdigest()
+
+
+class _Run(BaseModel):
+    rows: int
+    failed: dict[str, int] = {}
+
+
+class _Manifest(BaseModel):
+    """What is read again from a manifest, with its types."""
+
+    name: str = ""
+    grid: dict[str, list[str]]
+    machine: dict[str, Any]
+    axes: dict[str, dict[str, dict[str, Any]]] = {}
+    chunkers: dict[str, dict[str, Any]] = {}
+    parameters: dict[str, Any]
+    prompts: dict[str, str] = {}
+    seeds: dict[str, int | None] = {}
+    packages: dict[str, str] = {}
+    python: str = ""
+    git: dict[str, Any] | None = None
+    runs: list[_Run] = Field(min_length=1)
+
+
+def load_manifest(run: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read the manifest of a run, given its name or folder; DataError when it is missing or
+    damaged.
+    """
+    path = run_folder(run) / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        _Manifest.model_validate(manifest)
+    except (OSError, ValueError, RecursionError) as error:
+        why = str(error)
+        if isinstance(error, ValidationError):
+            (first, *_) = error.errors(include_url=False)
+            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise DataError(
+            got=f"{path} cannot be read: {why}",
+            expected="the manifest that a run writes",
+            do="run it again",
+        ) from None
+    return manifest
+
+
+def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
+    """Load the rows of a run (its name or folder), whole or under way.
+
+    Returns
+    -------
+    DataFrame, one row per question and cell: the fields of `ragbench.experiment.rows.Row`, and the
+    columns of the questions file. ``status`` is "ok" or "failed" (then ``error_step``,
+    ``error_kind``, ``error`` say why); ``grade`` is missing where there is none; ``ir_score`` is
+    NaN without documents or references.
+    """
+    folder = run_folder(run)
+    rows, sha256 = _read_rows(folder / ROWS)
+    if _rows_sha256(folder) not in (None, sha256):
+        what = f"{folder / ROWS} was cut or edited: it is not what {MANIFEST} describes"
+        warnings.warn(f"{what}; run the experiment again", stacklevel=2)
+    return as_frame(rows)
+
+
+def _rows_sha256(folder: Path) -> str | None:
+    """Return the sha256 of the rows by the manifest; None where it tells none."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return manifest.get("rows_sha256") if isinstance(manifest, dict) else None
+
+
+def load_run(run: str | os.PathLike[str]) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Load the rows of a run and their manifest.
+
+    Raises DataError where there are no rows, or not those that the manifest describes.
+    """
+    folder = run_folder(run)
+    rows, sha256 = _read_rows(folder / ROWS)
+    if not rows:
+        raise DataError("the run has no rows", "at least one", "run the experiment first")
+    manifest = load_manifest(folder)
+    if manifest.get("rows_sha256", sha256) != sha256:
+        raise DataError(
+            got=f"{folder / ROWS} is not what {MANIFEST} beside it describes",
+            expected="rows and manifest of one run",
+            do="run the experiment again",
+        )
+    return as_frame(rows), manifest
 
 
 def system_names(rows: pd.DataFrame) -> list[str]:

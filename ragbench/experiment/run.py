@@ -9,11 +9,16 @@ nothing else to resume.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
+import hashlib
+import inspect
 import itertools
+import json
 import time
+import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,10 +31,9 @@ from tqdm.auto import tqdm
 from ragbench.data.relevance import judgements
 from ragbench.embedding import NotOnDiskError
 from ragbench.errors import ConfigError, ModelError, RagbenchError
-from ragbench.experiment.answers import KeptAnswers, end_on_full_disk
 from ragbench.experiment.axes import NONE, is_model
 from ragbench.experiment.manifest import RunFiles
-from ragbench.experiment.rows import Row, as_frame
+from ragbench.experiment.rows import Row, as_frame, no_room, open_file
 from ragbench.generation import generate
 from ragbench.labelling.grades import GRADES, grade, grade_bound
 from ragbench.llm import Cassette
@@ -45,6 +49,8 @@ from ragbench.text.tokens import TokenOffsets, joined_cutoffs, texts_before
 BLOCK = 500  # questions whose rows are written together
 BLOCK_OF_ANSWERS = 50  # the same where models or functions answer or grade, in answers
 _TASK = 50  # questions that another process is given at once
+_ANSWERS = 10  # the same of answers by a function or object
+_FULL_DISK = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 _STOP_AFTER = 0.5  # share of prompts failed by the servers, above which a run ends
 _JUDGED_FROM = 20  # prompts, before that share counts
 # Of `ragbench.llm.ask`, that an experiment may set.
@@ -161,6 +167,23 @@ class Run:
         cells = self.experiment.cells
         return sum(len(data.questions) * len(cells(name)) for name, data in self.data.items())
 
+    def rows(self) -> Iterator[list[Row]]:
+        """Make the rows block by block of questions: search, answer, grade."""
+        for name, data in self.data.items():
+            cells = self.experiment.cells(name)
+            relevant = judgements(data)
+            size = _block_size(cells)
+            for start in range(0, len(data.questions), size):
+                questions = data.questions[start : start + size]
+                rows = _retrieve(self, cells, questions)
+                for row in rows:
+                    row.relevant = relevant.get(row.question_id)
+                if self.experiment.generator:
+                    by_id = {question.id: question for question in questions}
+                    _answer(self, by_id, rows)
+                    _grade(self, by_id, rows)
+                yield rows
+
 
 def _load(name: str, source: Any) -> Dataset:
     data = source
@@ -174,24 +197,6 @@ def _load(name: str, source: Any) -> Dataset:
             do="check its loader",
         )
     return data
-
-
-def make_rows(run: Run) -> Iterator[list[Row]]:
-    """Make the rows block by block of questions: search, answer, grade."""
-    for name, data in run.data.items():
-        cells = run.experiment.cells(name)
-        relevant = judgements(data)
-        size = _block_size(cells)
-        for start in range(0, len(data.questions), size):
-            questions = data.questions[start : start + size]
-            rows = _retrieve(run, cells, questions)
-            for row in rows:
-                row.relevant = relevant.get(row.question_id)
-            if run.experiment.generator:
-                by_id = {question.id: question for question in questions}
-                _answer(run, by_id, rows)
-                _grade(run, by_id, rows)
-            yield rows
 
 
 def _block_size(cells: Sequence[Cell]) -> int:
@@ -264,7 +269,7 @@ def _search(engine: Any, questions: Sequence[Question], k: int) -> list[_Hits]:
     try:
         return list(engine.search([question.text for question in questions], k))
     except Exception as error:
-        end_on_full_disk(error)
+        _end_on_full_disk(error)
         if len(questions) == 1:
             return [error]
         return [_search(engine, [question], k)[0] for question in questions]
@@ -321,7 +326,7 @@ def _context(question: Question, hits: _Hits, budgets: Sequence[int], **cut: Any
             raise hits
         return _cut(question, hits, budgets, **cut)
     except Exception as error:
-        end_on_full_disk(error)
+        _end_on_full_disk(error)
         failed = {"status": "failed", "error_step": "retrieve", "error_kind": _kind(error)}
         return dict.fromkeys(budgets, failed | {"error": str(error)})
 
@@ -425,6 +430,112 @@ def _take_answer(row: Row, answer: Answer, model: Endpoint | None) -> None:
         row.answer = answer.text
 
 
+# -- answers of functions and objects, kept while a run is not whole, as replies of models are
+
+
+class KeptAnswers:
+    """The answers of a run's functions and objects, in ``answers.jsonl`` beside the rows.
+
+    An answer is found again by the generator's label and source, question and context, until the
+    run is whole: then `close` drops it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "answers.jsonl"
+        self._kept: dict[str, Answer] = {}
+        lines = []
+        if self.path.exists():
+            with open_file(self.path) as file:
+                lines = file.read().splitlines()
+        for line in lines:
+            # one that a killed run did not finish
+            with contextlib.suppress(ValueError, TypeError, RecursionError):
+                name, *answer = json.loads(line)
+                self._kept[name] = Answer(*answer)
+
+    def ask(
+        self,
+        label: str,
+        generator: Any,
+        questions: Sequence[Question],
+        contexts: Sequence[str | None],
+        pool: Executor,
+    ) -> list[Answer]:
+        """Return an answer to each question and context: those kept, and the others made now."""
+        version = _version(generator)
+        jobs = {}
+        names = []  # of the answers, in the order of the questions
+        for question, context in zip(questions, contexts, strict=True):
+            name = _digest(label, version, question.text, context)
+            names.append(name)
+            jobs[name] = (question, context)
+        answers = self._known(label, jobs)
+        missing = {name: job for name, job in jobs.items() if name not in answers}
+        work = functools.partial(_answer_one, generator)
+        new_answers = pool.map(work, missing.values(), chunksize=_ANSWERS)
+        for name, answer in zip(missing, new_answers, strict=True):
+            answers[name] = answer
+            if version and "error" not in answer.meta:  # a failure is asked again
+                self._write(name, answer)
+        return [answers[name] for name in names]
+
+    def _known(self, label: str, names: Iterable[str]) -> dict[str, Answer]:
+        answers = {name: self._kept[name] for name in names if name in self._kept}
+        if answers:
+            what = f"{len(answers)} answers of {label!r} are kept from a run that was stopped"
+            warnings.warn(f"{what}; to have them made anew, delete {self.path}", stacklevel=3)
+        return answers
+
+    def _write(self, name: str, answer: Answer) -> None:
+        record = [name, answer.question_id, answer.text, answer.generator, answer.seconds]
+        try:
+            with self.path.open("a") as file:
+                file.write(json.dumps(record) + "\n")
+        except OSError as error:
+            raise no_room(self.path, error.strerror) from None
+
+    def close(self, *, whole: bool) -> None:
+        """Drop the answers once the run is whole."""
+        if whole:
+            self.path.unlink(missing_ok=True)
+
+
+def _end_on_full_disk(error: BaseException) -> None:
+    """Raise DataError for a full disk, which is no question's fault and ends the run."""
+    if isinstance(error, OSError) and error.errno in _FULL_DISK:
+        raise no_room(error.filename or "a file", error.strerror) from None
+
+
+def _answer_one(generator: Any, job: tuple[Question, str | None]) -> Answer:
+    """Ask an object: a task of an executor. A failure is an answer that says so."""
+    question, context = job
+    try:
+        (answer,) = generate(generator, [question], [context])
+    except Exception as error:
+        _end_on_full_disk(error)
+        failed = {"error": f"{type(error).__name__}: {error}"}
+        return Answer(question.id, "", generator.name, meta=failed)
+    return answer
+
+
+def _digest(*parts: str | None) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _version(generator: Any) -> str:
+    """Return the source and the plain settings; "" where there is no source."""
+    function = generator.answer
+    owner = function if inspect.isfunction(function) else type(generator)
+    try:
+        source = inspect.getsource(owner)
+    except (OSError, TypeError):
+        return ""
+    settings = {}
+    if owner is not function:
+        settings = vars(generator)
+    return source + json.dumps(settings, sort_keys=True, default=lambda value: type(value).__name__)
+
+
 # -- grades
 
 
@@ -460,7 +571,7 @@ def _grade_one(name: str, judge: Any, question: Question, answer: Answer) -> Gra
     try:
         (verdict,) = judge.grade_all([question], [answer])
     except Exception as error:
-        end_on_full_disk(error)
+        _end_on_full_disk(error)
         failed = {"error": _kind(error), "detail": str(error)}
         return Grade(question.id, None, name, meta=failed)
     return replace(verdict, meta={"seconds": time.perf_counter() - start, **verdict.meta})
@@ -582,7 +693,7 @@ def _written(run: Run, files: RunFiles, progress: bool) -> list[Row]:
     rows: list[Row] = []
     try:
         with tqdm(total=files.rows, unit="row", disable=not progress) as bar:
-            for block in make_rows(run):
+            for block in run.rows():
                 files.write(block)
                 rows += block
                 bar.update(len(block))

@@ -21,8 +21,7 @@ from ragbench import plots
 from ragbench.comparison import compare_scores, format_comparison
 from ragbench.data.ragchecker import RagResults
 from ragbench.errors import ConfigError
-from ragbench.experiment.manifest import load_run
-from ragbench.experiment.rows import run_folder
+from ragbench.experiment.rows import load_run, run_folder
 from ragbench.llm import Cassette
 from ragbench.metrics.table import claim_result
 from ragbench.report.audit import audit, audit_rows

@@ -31,9 +31,9 @@ from ragbench.chunking import token_chunks
 from ragbench.data import load_minihop, load_questions
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.experiment import TIMING, Experiment, load_manifest, load_rows
-from ragbench.experiment.answers import KeptAnswers
 from ragbench.experiment.axes import GENERATORS, JUDGES
 from ragbench.experiment.rows import AXIS_COLUMNS, answers_of, measure_answers, system_names
+from ragbench.experiment.run import KeptAnswers
 from ragbench.llm.failures import failure
 from ragbench.metrics.ir_score import ir_score
 from ragbench.records import Dataset, Grade
@@ -589,6 +589,6 @@ def test_an_error_of_ours_that_speaks_of_pickles_stays_what_it_is(tmp_path, monk
     def refuse(*_, **__):
         raise DataError("the recipe for pickles is not there", "a recipe")
 
-    monkeypatch.setattr("ragbench.experiment.run.make_rows", refuse)
+    monkeypatch.setattr("ragbench.experiment.run.Run.rows", refuse)
     with pytest.raises(DataError, match="the recipe for pickles"):
         rows_of(tmp_path, 2, N=(4,), generator=None, judge=None)
