@@ -143,7 +143,7 @@ def _ollama() -> Check:
         return Check(
             "Ollama",
             False,
-            f"no server ({why}); retrieval, word metrics and replays need none",
+            f"no Ollama answers ({why}); retrieval, word metrics and replays need none",
             do,
             optional=True,
         )

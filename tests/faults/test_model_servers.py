@@ -7,12 +7,16 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
 from experiment_parts import QUICK, experiment, graded
 from fake_ollama import FakeOllama, Fault
 from pydantic import BaseModel, field_validator
 from test_odd_servers import LIMITS, served, with_content
 
 from ragbench.cli import main
+from ragbench.doctor import checks
+from ragbench.embedding import OllamaEmbedder
+from ragbench.errors import ModelError
 from ragbench.experiment import load_rows
 from ragbench.llm import ask, chat_model
 from ragbench.report.audit import audit, render
@@ -53,6 +57,36 @@ def test_where_a_server_tells_nothing_of_its_model_the_rows_say_so(tmp_path):
         known = judged(tmp_path / "digest", "ollama:llama3:8b", fake).run(progress=False)
     assert set(rows["digest"]) == set(rows["judge_digest"]) == {"not told"}
     assert "not told" not in set(known["digest"])
+
+
+# Status and body of what should list the models; kind, words and remedy of the embedder's error.
+NO_OLLAMA = {
+    "a page": (200, b"<html>Sign in</html>", "unusable", "JSONDecodeError", "an Ollama server"),
+    "a list": (200, ["a"], "unusable", "TypeError", "an Ollama server"),
+    "another list": (200, {"data": []}, "unusable", "KeyError: 'models'", "an Ollama server"),
+    "a model without a name": (200, {"models": [{}]}, "unusable", "KeyError", "an Ollama server"),
+    "no such path": (404, b"no such path", "no_model", "no such path", "ollama pull letters"),
+    "a refusal": (500, {"error": "boom"}, "server", "boom", "the server's log"),
+}
+
+
+@pytest.mark.parametrize("name", NO_OLLAMA)
+def test_a_server_that_answers_but_is_no_ollama_is_said_by_embedder_and_doctor(
+    name, fake, monkeypatch
+):
+    status, body, kind, words, remedy = NO_OLLAMA[name]
+    fake.others["/api/tags"] = lambda _: (status, body)
+    with pytest.raises(ModelError) as caught:
+        OllamaEmbedder("letters", fake.url).embed_array(["a"])
+    assert caught.value.kind == kind
+    assert caught.value.got.startswith(f"ollama:letters at 127.0.0.1:{fake.port}: ")
+    assert words in caught.value.got
+    assert remedy in caught.value.do
+    monkeypatch.setenv("OLLAMA_HOST", fake.url)
+    check = checks()[-1]
+    assert (check.name, check.ok, check.optional) == ("Ollama", False, True)
+    assert re.match(rf"no Ollama answers \(.*{words}.*\); retrieval", check.what)
+    assert "`ollama serve`" in check.do
 
 
 # -- streams and loops
