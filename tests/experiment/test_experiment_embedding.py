@@ -16,14 +16,18 @@ from ragbench.retrieval import MMR, Dense, make_retriever
 from ragbench.retrieval.base import inner_searches
 
 
-def counts(plan):
-    return {step.name: (step.calls, step.cached, step.remaining) for step in plan}
+def searching(folder, embedder, **changes):
+    """A grid whose retriever is dense."""
+    return experiment(
+        folder, 4, retriever={"SIM": lambda chunks: Dense(chunks, embedder)}, **changes
+    )
 
 
 def test_an_embedder_without_a_file_for_its_vectors_embeds_in_the_run_only(tmp_path):
     model = Counting()
-    grid = experiment(tmp_path, 4, retriever={"SIM": lambda chunks: Dense(chunks, model)})
-    assert counts(grid.plan())["embed"] == (8, 0, 8)
+    grid = searching(tmp_path, model)
+    step = grid.plan()["embed"]
+    assert (step.calls, step.cached, step.remaining) == (8, 0, 8)
     assert model.asked == []
     grid.run(progress=False)
     assert len(model.asked) == 8
@@ -34,9 +38,8 @@ def test_an_embedder_that_fails_at_the_chunks_ends_the_run(tmp_path):
         def embed_documents(self, texts):
             return [[math.nan]] * len(texts)
 
-    grid = experiment(tmp_path, 4, retriever={"SIM": lambda chunks: Dense(chunks, Broken())})
     with pytest.raises(ModelError, match="finite numbers"):
-        grid.run(progress=False)
+        searching(tmp_path, Broken()).run(progress=False)
     assert not (tmp_path / "rows.jsonl").exists()
 
 
@@ -45,9 +48,8 @@ def test_a_slip_in_an_embedder_ends_the_run_too(tmp_path):
         def embed_documents(self, texts):
             return self.vectors_of(texts)
 
-    grid = experiment(tmp_path, 4, retriever={"SIM": lambda chunks: Dense(chunks, Slip())})
     with pytest.raises(AttributeError, match="vectors_of"):
-        grid.run(progress=False)
+        searching(tmp_path, Slip()).run(progress=False)
 
 
 def test_a_question_that_cannot_be_embedded_is_a_row_that_failed(tmp_path):
@@ -58,10 +60,7 @@ def test_a_question_that_cannot_be_embedded_is_a_row_that_failed(tmp_path):
             return super().embed_query(text)
 
     embedder = CachedEmbeddings(Refuses(), folder=tmp_path)
-    grid = experiment(
-        tmp_path / "run", 4, N=(20,), retriever={"SIM": lambda chunks: Dense(chunks, embedder)}
-    )
-    rows = grid.run(progress=False)
+    rows = searching(tmp_path / "run", embedder, N=(20,)).run(progress=False)
     assert rows.loc[rows["status"] == "failed", "question_id"].tolist() == ["q2"]
 
 
@@ -72,5 +71,5 @@ def test_what_a_multi_query_will_search_for_is_not_known_beforehand():
     by_hand = make_retriever(
         "MLQ", chunks, embedder=index.embedder, decompose=lambda question: [question]
     )
-    assert [queries for _, queries in inner_searches(by_hand, [question])] == [[question], []]
-    assert [queries for _, queries in inner_searches(MMR(index), [question])] == [[question]] * 2
+    for retriever, queries in ((by_hand, [[question], []]), (MMR(index), [[question]] * 2)):
+        assert [searched for _, searched in inner_searches(retriever, [question])] == queries

@@ -8,7 +8,16 @@ import signal
 import sqlite3
 
 import pytest
-from experiment_parts import QUICK, Copier, JudgeDouble, Named, experiment, live, towns
+from experiment_parts import (
+    QUICK,
+    Copier,
+    JudgeDouble,
+    Named,
+    live,
+    live_rows,
+    rows_of,
+    towns,
+)
 from fake_ollama import DIGEST, FakeOllama, Fault, at_call
 
 from ragbench.errors import ConfigError, ModelError
@@ -26,25 +35,30 @@ def server():
 
 
 def test_models_answer_and_grade_and_rows_say_who_they_were(tmp_path, server):
-    rows = live(tmp_path, server).run(progress=False)
+    rows = live_rows(tmp_path, server)
     assert (len(rows), len(server.calls)) == (6, 12)
     assert rows["answer"].str.split(",").str[0].tolist() == ["Ely"] * 3 + ["Rome"] * 3
     assert rows["grade"].eq(5).all()
-    columns = ["model", "digest", "seed", "temperature", "num_ctx"]
+    who = {
+        "model": "ollama:llama3:8b",
+        "digest": DIGEST,
+        "seed": 3,
+        "temperature": 0,
+        "num_ctx": 4096,
+    }
     for side in ("", "judge_"):
-        (who,) = set(rows[[f"{side}{column}" for column in columns]].itertuples(index=False))
-        assert tuple(who) == ("ollama:llama3:8b", DIGEST, 3, 0.0, 4096)
+        for column, value in who.items():
+            assert rows[side + column].eq(value).all(), column
     assert set(rows["prompt_sha256"]) == {prompt_hash(prompt) for prompt in PROMPTS.values()}
     assert set(rows["judge_prompt_sha256"]) == {prompt_hash("thesis_grade")}
     assert rows["prompt_tokens"].gt(0).all()
     assert rows["finish"].eq("stop").all()
-    assert load_manifest(tmp_path)["seeds"]["judge/llama"] == 3
 
 
 def test_rerunning_asks_nothing_even_with_the_server_gone(tmp_path, server):
-    first = live(tmp_path, server).run(progress=False)
+    first = live_rows(tmp_path, server)
     server.stop()
-    again = live(tmp_path, server).run(progress=False)
+    again = live_rows(tmp_path, server)
     assert again.drop(columns="cached").equals(first.drop(columns="cached"))
     assert again["cached"].all()
     assert len(server.calls) == 12
@@ -53,25 +67,26 @@ def test_rerunning_asks_nothing_even_with_the_server_gone(tmp_path, server):
 def test_a_server_that_is_away_at_the_start_stops_the_run_before_the_first_row(tmp_path, server):
     server.stop()
     with pytest.raises(ModelError, match="ollama serve"):
-        live(tmp_path, server).run(progress=False)
+        live_rows(tmp_path, server)
     assert not (tmp_path / "rows.jsonl").exists()
 
 
 def test_the_prompts_of_a_question_follow_each_other_shortest_context_first(tmp_path, server):
-    live(tmp_path, server, 3, judge=None, N=(20, 0, 4), concurrency=1).run(progress=False)
-    asked = [re.search(r"Person\d Lee born", call.prompt)[0] for call in server.calls]
-    lengths = [len(call.prompt) for call in server.calls]
+    live_rows(tmp_path, server, 3, judge=None, N=(20, 0, 4), concurrency=1)
+    asked = set()
     for start in (0, 3, 6):
-        assert len(set(asked[start : start + 3])) == 1
+        prompts = [call.prompt for call in server.calls[start : start + 3]]
+        (name,) = {re.search(r"Person\d Lee born", prompt)[0] for prompt in prompts}
+        asked.add(name)
         # The query alone, then each context before the one that continues it.
-        assert lengths[start : start + 3] == sorted(lengths[start : start + 3])
-    assert len(set(asked)) == 3
+        assert prompts == sorted(prompts, key=len)
+    assert len(asked) == 3
     assert server.most_at_once == 1
 
 
 def test_several_questions_are_under_way_at_once_up_to_the_limit(tmp_path):
     with FakeOllama(reply=towns, latency_s=0.2) as server:
-        live(tmp_path, server, 9, judge=None, concurrency=3).run(progress=False)
+        live_rows(tmp_path, server, 9, judge=None, concurrency=3)
     assert server.most_at_once == 3
 
 
@@ -83,18 +98,20 @@ def test_failures_of_generator_and_judge_are_rows_and_can_be_tried_again(tmp_pat
         return Fault("answer", "no JSON") if "Person2" in prompt and grading else None
 
     server.fault = fault
-    rows = live(tmp_path, server, 3, N=(4,)).run(progress=False).set_index("question_id")
-    why = rows[["status", "error_step", "error_kind"]].T.to_dict("list")
-    assert why["q0"] == ["ok", "", ""]
-    assert why["q1"] == ["failed", "generate", "unusable"]
-    assert why["q2"] == ["failed", "grade", "unusable"]
+    rows = live_rows(tmp_path, server, 3, N=(4,)).set_index("question_id")
+    assert rows[["status", "error_step", "error_kind"]].T.to_dict("list") == {
+        "q0": ["ok", "", ""],
+        "q1": ["failed", "generate", "unusable"],
+        "q2": ["failed", "grade", "unusable"],
+    }
     # rows are handed on, addresses not
     assert server.url.split("//")[1] not in (tmp_path / "rows.jsonl").read_text()
-    assert rows.loc["q2", "answer"].startswith("Rome, after")
-    assert (rows.loc["q2", "judge_raw"], rows.loc["q2", "judge_repairs"]) == ("no JSON", 1)
+    last = rows.loc["q2"]
+    assert last["answer"].startswith("Rome, after")
+    assert (last["judge_raw"], last["judge_repairs"]) == ("no JSON", 1)
     server.fault = None
     before = len(server.calls)
-    assert set(live(tmp_path, server, 3, N=(4,)).run(progress=False)["status"]) == {"ok"}
+    assert live_rows(tmp_path, server, 3, N=(4,))["status"].eq("ok").all()
     asked = [call.prompt for call in server.calls[before:]]
     assert len(asked) == 3  # q1: answer and grade; q2: its grade alone
     assert not any("Person0" in prompt for prompt in asked)
@@ -108,24 +125,21 @@ def test_a_server_that_fails_most_prompts_ends_the_run_with_one_message(
 ):
     monkeypatch.setattr("ragbench.experiment.run.BLOCK_OF_ANSWERS", 24)
     server.fault = lambda prompt, before: Fault("500") if len(server.calls) > healthy else None
-    grid = {"judge": None, "N": (0, 4, 20), "options": QUICK}
+    grid = {"judge": None, "N": (0, 4, 20)}
     with pytest.raises(ModelError, match=f"{said}.* prompts failed at the server"):
-        live(tmp_path, server, count, **grid).run(progress=False)
+        live_rows(tmp_path, server, count, **grid)
     if healthy:
         assert len(load_rows(tmp_path)) == 48  # the blocks before
     server.fault = None
     asked = len(server.calls)
-    assert set(live(tmp_path, server, count, **grid).run(progress=False)["status"]) == {"ok"}
+    assert live_rows(tmp_path, server, count, **grid)["status"].eq("ok").all()
     assert len(server.calls) - asked == 3 * count - healthy
 
 
 def test_one_prompt_can_grade_the_answers_of_all_systems(tmp_path, server):
-    grid = {
-        "retriever": {"a": Named, "b": lambda c: Named(c, broken="x")},
-        "N": (0, 4),
-        "per_prompt": "systems",
-    }
-    rows = live(tmp_path, server, 1, **grid).run(progress=False)
+    retrievers = {"a": Named, "b": lambda c: Named(c, broken="x")}
+    grid = {"retriever": retrievers, "N": (0, 4), "per_prompt": "systems"}
+    rows = live_rows(tmp_path, server, 1, **grid)
     assert rows["judge_shown"].tolist() == [3, 3, 3]
     assert sorted(rows["judge_position"]) == [1, 2, 3]
     gradings = [call for call in server.calls if call.body.get("format")]
@@ -133,10 +147,10 @@ def test_one_prompt_can_grade_the_answers_of_all_systems(tmp_path, server):
 
 
 def test_an_object_grades_a_models_answers_and_the_other_way_round(tmp_path, server):
-    rows = live(tmp_path / "a", server, 1, judge={"e": JudgeDouble()}).run(progress=False)
+    rows = live_rows(tmp_path / "a", server, 1, judge={"e": JudgeDouble()})
     assert rows["grade"].notna().all()
     assert len(server.calls) == 3
-    rows = live(tmp_path / "b", server, 1, generator={"c": Copier()}).run(progress=False)
+    rows = live_rows(tmp_path / "b", server, 1, generator={"c": Copier()})
     assert len(server.calls) == 6
     assert rows["judge_model"].eq("ollama:llama3:8b").all()
     assert rows["model"].eq("copier").all()
@@ -148,7 +162,7 @@ def test_secrets_stand_in_no_file_of_the_run(tmp_path):
         good = chat_model("ollama:llama3:8b", host=server.url, api_key=secret)
         axes = {"generator": {"llama": good}, "judge": {"llama": good}, "options": QUICK}
         leaky = {"named": lambda chunks: _Leaky(chunks, secret)}
-        experiment(tmp_path, 2, retriever=leaky, **axes).run(progress=False)
+        rows_of(tmp_path, 2, retriever=leaky, **axes)
         assert len(server.calls) == 12
     with sqlite3.connect(tmp_path / "cassette.sqlite") as db:
         assert secret not in str(db.execute("SELECT * FROM replies").fetchall())
@@ -181,26 +195,27 @@ def prompt_file(folder, text):
 
 
 def test_a_plan_counts_as_recorded_what_the_run_would_find(tmp_path, server):
-    live(tmp_path, server).run(progress=False)
+    live_rows(tmp_path, server)
     asked = len(server.calls)
     mine = prompt_file(tmp_path, "From {documents} tell: {query}")
     # two questions at N = 0, 4 and 20; without documents the prompt is the thesis's in any case
     changes = {
-        "nothing": ({}, (6, 6)),
-        "a prompt": ({"prompts": {"llama": mine}}, (2, 2)),
-        "N": ({"N": (0, 5, 20)}, (4, 4)),
-        "the model": ({"generator": {"llama": server.model(seed=4, num_ctx=4096)}}, (0, 0)),
+        "nothing": ({}, 6),
+        "a prompt": ({"prompts": {"llama": mine}}, 2),
+        "N": ({"N": (0, 5, 20)}, 4),
+        "the model": ({"generator": {"llama": server.model(seed=4, num_ctx=4096)}}, 0),
     }
     for change, cached in changes.values():
-        plan = live(tmp_path, server, **change).plan()
-        assert (plan["generation"].cached, plan["grading"].cached) == cached
-        assert (plan["generation"].calls, plan["grading"].calls) == (6, 6)
+        counts = {
+            (step.name, step.calls, step.cached) for step in live(tmp_path, server, **change).plan()
+        }
+        assert counts >= {("generation", 6, cached), ("grading", 6, cached)}
     assert len(server.calls) == asked
 
 
 def test_a_plan_counts_a_recorded_answer_once_however_many_judges_there_are(tmp_path, server):
     judges = {str(seed): server.model(seed=seed, num_ctx=4096) for seed in (3, 9)}
-    live(tmp_path, server, judge=judges).run(progress=False)
+    live_rows(tmp_path, server, judge=judges)
     plan = live(tmp_path, server, judge=judges).plan()
     assert (plan["generation"].cached, plan["generation"].calls) == (6, 6)
     assert plan["grading"].cached == plan["grading"].calls
@@ -218,20 +233,18 @@ def test_a_bar_moves_with_each_reply_while_a_block_is_under_way(tmp_path, server
 def test_rows_are_on_disk_after_fifty_answers(tmp_path, server):
     server.reply = at_call(70, lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
-        live(tmp_path, server, 40, judge=None).run(progress=False)
+        live_rows(tmp_path, server, 40, judge=None)
     assert 48 <= len(load_rows(tmp_path)) < 70
 
 
 def test_manifest_and_methods_name_version_and_quantisation(tmp_path, server):
-    live(tmp_path, server).run(progress=False)
+    live_rows(tmp_path, server)
     manifest = load_manifest(tmp_path)
     for axis in ("generator", "judge"):
         model = manifest["axes"][axis]["llama"]
         assert (model["server"], model["weights"]) == ("Ollama 0.24.0", "8.0B, Q4_0")
-    assert (
-        "8.0B, Q4_0, Ollama 0.24.0"
-        in methods(manifest, {"rows": 6, "failed": 0, "missing": 0}).markdown
-    )
+    told = methods(manifest, {"rows": 6, "failed": 0, "missing": 0}).markdown
+    assert "8.0B, Q4_0, Ollama 0.24.0" in told
 
 
 def test_one_model_under_two_names_compares_two_prompts(tmp_path, server):
@@ -252,14 +265,10 @@ def test_prompts_that_cannot_work_are_named(tmp_path, server):
     # a label of generator and judge is named once
     once = r"chat model in prompts 'lama'\n  expected: one of llama\n"
     same = {"generator": {"llama": server.model()}, "judge": {"llama": server.model()}}
+    usual = PROMPTS["with_documents"]
     with pytest.raises(ConfigError, match=once):
-        live(tmp_path, server, **same, prompts={"lama": PROMPTS["with_documents"]})
+        live(tmp_path, server, **same, prompts={"lama": usual})
     with pytest.raises(ConfigError, match=r"no field \{documents\}"):
         live(tmp_path, server, prompts={"llama": prompt_file(tmp_path, "Say: {query}")})
     with pytest.raises(ConfigError, match="chat model in prompts 'copier'"):
-        live(
-            tmp_path,
-            server,
-            generator={"copier": Copier()},
-            prompts={"copier": PROMPTS["with_documents"]},
-        )
+        live(tmp_path, server, generator={"copier": Copier()}, prompts={"copier": usual})

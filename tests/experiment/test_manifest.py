@@ -12,7 +12,7 @@ from functools import partial
 from importlib import metadata
 
 import pytest
-from experiment_parts import QUICK, Named, experiment, graded, live, people, whole
+from experiment_parts import QUICK, Named, graded, live_rows, people, rows_of, whole
 from fake_ollama import DIGEST, FakeOllama
 
 from ragbench.experiment import load_manifest, manifest
@@ -21,11 +21,8 @@ from ragbench.prompts import load_prompt, prompt_hash
 
 
 def reply(request):
-    said = (
-        f"A reply of {len(request['messages'][-1]['content'])} to seed "
-        f"{request['options']['seed']}."
-    )
-    return graded(request) or said
+    length = len(request["messages"][-1]["content"])
+    return graded(request) or f"A reply of {length} to seed {request['options']['seed']}."
 
 
 def sized(documents, size=3):
@@ -34,21 +31,13 @@ def sized(documents, size=3):
     ]
 
 
-def run_live(folder, server, **changes):
-    live(folder, server, order=7, **changes).run(progress=False)
-    return load_manifest(folder)
-
-
 @pytest.fixture(scope="module")
-def server():
-    with FakeOllama(reply=reply, window=2048) as fake:  # lowers 4,096 in silence
-        yield fake
-
-
-@pytest.fixture(scope="module")
-def told(server, tmp_path_factory):
+def told(tmp_path_factory):
     axes = {"chunker": {"cut": partial(sized, size=4)}, "retriever": {"b": Named, "a": Named}}
-    return run_live(tmp_path_factory.mktemp("run"), server, **axes)
+    folder = tmp_path_factory.mktemp("run")
+    with FakeOllama(reply=reply, window=2048) as server:  # lowers 4,096 in silence
+        live_rows(folder, server, order=7, **axes)
+    return load_manifest(folder)
 
 
 def test_data_are_named_counted_and_hashed(told, tmp_path):
@@ -56,7 +45,7 @@ def test_data_are_named_counted_and_hashed(told, tmp_path):
     assert (data["name"], data["questions"], data["documents"]) == ("people", 2, 2)
     assert {len(data["questions_sha256"]), len(data["documents_sha256"])} == {64}
     longer = tuple(replace(d, text=d.text + " ") for d in people(2).documents)
-    experiment(tmp_path, data=replace(people(2), documents=longer)).run(progress=False)
+    rows_of(tmp_path, data=replace(people(2), documents=longer))
     changed = load_manifest(tmp_path)["axes"]["data"]["people"]
     assert changed["documents_sha256"] != data["documents_sha256"]
     assert changed["questions_sha256"] == data["questions_sha256"]
@@ -152,7 +141,7 @@ def test_no_folder_no_password_of_a_host_and_no_key_stands_in_it(tmp_path, monke
     with FakeOllama(reply=reply) as server:
         client = {"headers": {"x-password": secrets[1]}}
         model = chat_model("ollama:llama3:8b", host=server.url, client_kwargs=client)
-        experiment(tmp_path, 2, generator={"llama": model}, options=QUICK).run(progress=False)
+        rows_of(tmp_path, 2, generator={"llama": model}, options=QUICK)
         assert server.calls
     assert str(tmp_path) not in (tmp_path / "manifest.json").read_text()
     for path in tmp_path.iterdir():
