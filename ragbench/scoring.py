@@ -28,7 +28,7 @@ import pandas as pd
 from ragbench.data.answers import read_answers
 from ragbench.data.ragchecker import CHECKS, RagResult, RetrievedText
 from ragbench.data.tables import is_missing
-from ragbench.errors import ConfigError, DataError, check_known
+from ragbench.errors import ConfigError, DataError, RagbenchError, check_known
 from ragbench.experiment.rows import answers_of, load_rows
 from ragbench.labelling.checkers import ModelChecker
 from ragbench.labelling.claims import extract_claims, ragchecker_calls, ragchecker_labels
@@ -338,7 +338,9 @@ def _read_rows(rows: Any, columns: Mapping[str, str] | None) -> pd.DataFrame:
             rows = answers_of(rows)
     table = read_answers(rows, columns)
     if "context" not in table and "chunks" in table:
-        table["context"] = table["chunks"].map(" ".join, na_action="ignore")
+        contexts = [None if is_missing(cell) else " ".join(cell) for cell in table["chunks"]]
+        # objects: strings of pyarrow hold no half of a surrogate pair
+        table["context"] = pd.Series(contexts, table.index, dtype=object)
     for label in table.columns.intersection([*LABELS]):
         cells = [_plain(cell) for cell in table[label]]
         table[label] = pd.Series(cells, table.index, dtype=object)
@@ -444,12 +446,28 @@ def _computed(metric: Metric, table: pd.DataFrame) -> pd.Series:
     complete = _complete(table, needs)[needs]
     if metric.all_rows:
         columns = [complete[need].tolist() for need in needs]
-        values = list(metric.function(*columns))
+        values = list(_value(metric, "all rows", columns))
     else:
-        rows = complete.itertuples(index=False)
-        values = [metric.function(*cells) for cells in rows]
+        names = table.loc[complete.index, "question_id"]
+        rows = zip(names, complete.itertuples(index=False), strict=True)
+        values = [_value(metric, f"question {name!r}", cells) for name, cells in rows]
     column = pd.Series(values, complete.index, dtype=object)
     return column.reindex(table.index)
+
+
+def _value(metric: Metric, where: str, cells: Iterable[Any]) -> Any:
+    """Compute a metric; an error says of which row, and which cells it cannot take."""
+    try:
+        return metric.function(*cells)
+    except RagbenchError as error:
+        raise type(error)(f"{where}: {error.got}", error.expected, error.do) from None
+    except Exception as error:
+        shown = dict(zip(metric.needs, cells, strict=True))
+        raise DataError(
+            f"{where}: no number of {shown!r:.200} ({type(error).__name__}: {error})",
+            "cells as docs/metrics.md says, and a function that takes them",
+            "correct that row, or leave the cell empty",
+        ) from error
 
 
 def _reason(row: Mapping[str, Any], numbers: Numbers) -> str:

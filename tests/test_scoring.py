@@ -402,6 +402,35 @@ def test_nan_empty_lists_and_mixed_languages_spoil_no_other_row():
     assert alone[alone.attrs["numbers"]].loc[0].equals(table[table.attrs["numbers"]].loc[0])
 
 
+def test_a_row_without_a_true_answer_has_no_number_and_stops_no_other():
+    row = {"answer": "Paris", "chunks": ["Paris"]}
+    rows = [row | {"reference": []}, row | {"reference": ["Paris"]}]
+    table = score(rows, ["exact_match", "claim_overlap"])
+    assert table["exact_match"].isna().tolist() == [True, False]
+    assert table["reason"].tolist()[0].startswith("no reference")
+
+
+@pytest.mark.parametrize(
+    ("metric", "cells", "words"),
+    [
+        ("ragas", {"ragas": "yes"}, "question 'q1': no number of {'ragas': 'yes'} (ValueError"),
+        ("nuggets", {"nuggets": "vital"}, "question 'q1': no number of {'nuggets': 'vital'}"),
+        ("abstention", {"abstained": 1, "kind": ["a"]}, "question 'q1'"),
+        ("nuggets", {"nuggets": [{"importance": "vital"}]}, "question 'q1': the nugget"),
+        ("ranking", {"retrieved": ["d"], "relevant": {"d": None}}, "all rows: no number of"),
+    ],
+)
+def test_a_cell_that_a_metric_cannot_take_is_shown_with_its_question(metric, cells, words):
+    with pytest.raises(DataError) as caught:
+        score([{"question": "what?", **cells}], [metric])
+    assert words in str(caught.value)
+
+
+def test_half_a_surrogate_pair_in_retrieved_text_stops_nothing():
+    row = {"references": ["a fact"], "chunks": ["a fact \ud800"]}
+    assert score([row], ["reference_recall"])["reference_recall"].tolist() == [1.0]
+
+
 def test_a_number_of_the_same_name_that_was_there_is_kept():
     table = score([{"answer": "tower", "reference": "tower", "token_f1": 0.25}], ["token_f1"])
     assert table[["token_f1", "given_token_f1"]].to_numpy().tolist() == [[1.0, 0.25]]

@@ -57,9 +57,9 @@ def _inner(item: Any) -> Any:
 
 
 def _one_text(value: Any) -> Any:
-    """Return a list of one text as that text, and a number as one."""
-    if isinstance(value, list) and len(value) == 1:
-        value = _inner(value[0])
+    """Return a list of one text as that text, one of none as None, and a number as text."""
+    if isinstance(value, list) and len(value) < 2:
+        value = _inner(value[0]) if value else None
     return as_id(value) if isinstance(value, bool | int | float) else value
 
 
