@@ -56,21 +56,25 @@ def reasons(writer):
     return [(one.id, one.reason) for one in writer.rejected]
 
 
+def evidence(question):
+    return [reference.text for reference in question.references]
+
+
+REVENUE = DOCUMENTS[0].sentences[0]
+ALL_RIGHT = {"unsupported": [], "missing": []}
+WRITE = "You write a question"
+LOOK = "You look for evidence"
+COMPARE = "You compare an answer"
+
+
 # Schema
 
 
 def test_a_schema_is_summed_up_from_the_seeds_and_each_field_stands_once(script, writer):
     script.on("Design a record", RECORD)
     schema = datagen.summarise_schema(writer, "finance", SEEDS)
-    assert schema.fields == (
-        "company",
-        "revenue",
-        "net_profit",
-        "cause",
-        "event",
-        "event_date",
-        "plan",
-    )
+    fields = "company revenue net_profit cause event event_date plan"
+    assert " ".join(schema.fields) == fields
     assert list(schema.sections) == ["Business and results", "Events"]
     assert schema.subdomains == ("fishing", "publishing")
     assert [one.detail for one in writer.rejected] == ["company", "cause"]
@@ -78,9 +82,8 @@ def test_a_schema_is_summed_up_from_the_seeds_and_each_field_stands_once(script,
 
 
 def test_a_schema_with_too_few_fields_is_none(script, writer):
-    script.on(
-        "Design a record", RECORD | {"sections": [{"heading": "Events", "keys": ["cause"] * 4}] * 2}
-    )
+    sections = [{"heading": "Events", "keys": ["cause"] * 4}] * 2
+    script.on("Design a record", RECORD | {"sections": sections})
     assert datagen.summarise_schema(writer, "finance", SEEDS) is None
     assert reasons(writer)[-1] == ("finance", "too few fields")
     with pytest.raises(ModelError, match="no usable schema"):
@@ -125,8 +128,7 @@ def test_a_configuration_without_a_name_or_with_few_values_is_rejected(
 
 def test_a_name_that_is_taken_makes_no_second_document(script, writer):
     script.on("You fill in a record", lambda prompt: filled(prompt) | {"company": "Tarn Trawlers"})
-    result = datagen.make_configurations(writer, SCHEMA, 2)
-    assert len(result) == 1
+    assert len(datagen.make_configurations(writer, SCHEMA, 2)) == 1
     assert reasons(writer) == [("finance-02", "the name of its subject is taken")]
 
 
@@ -141,8 +143,7 @@ def section_text(prompt):
 
 def test_a_document_is_written_section_by_section_from_its_facts(script, writer):
     script.on("You write one section", section_text)
-    result = datagen.write_documents(writer, SCHEMA, CONFIGURATIONS)
-    first = result[0]
+    first, _ = datagen.write_documents(writer, SCHEMA, CONFIGURATIONS)
     assert (first.title, first.lost) == ("Tarn Trawlers", ())
     assert list(first.sections) == ["Results", "Events"]
     assert first.sections["Events"][0] == "The company is Tarn Trawlers."
@@ -151,20 +152,14 @@ def test_a_document_is_written_section_by_section_from_its_facts(script, writer)
 
 
 def test_facts_that_the_model_leaves_out_are_lost_and_too_many_reject_the_document(script, writer):
-    script.on(
-        "Section: Results",
-        lambda prompt: section_text(prompt).replace("80 million", "eighty million"),
-    )
-    script.on("Section: Events", section_text)
+    script.on("You write one section", lambda prompt: section_text(prompt).replace("80", "eighty"))
     assert datagen.write_documents(writer, SCHEMA, [TARN])[0].lost == ("revenue",)
-    script.rules.insert(0, ("You write one section", "All went well. It sold 700 books."))
-    result = datagen.write_documents(writer, SCHEMA, [TARN])
-    assert result == []
-    assert reasons(writer) == [
-        ("finance-01", "a sentence with an invented number"),
-        ("finance-01", "a sentence with an invented number"),
-        ("finance-01", "states fewer than half of its values"),
-    ]
+    script.rules.clear()
+    script.on("You write one section", "All went well. It sold 700 books.")
+    assert datagen.write_documents(writer, SCHEMA, [TARN]) == []
+    invented = ("finance-01", "a sentence with an invented number")
+    few = ("finance-01", "states fewer than half of its values")
+    assert reasons(writer) == [invented, invented, few]
 
 
 def test_a_document_lacks_no_section_that_has_values_and_has_no_other(script, writer):
@@ -186,14 +181,15 @@ def asked(prompt):
     ((kind, names),) = re.findall(
         r'^Write one (.*) question\..* with the words "For (.*),"', prompt, re.M
     )
-    return {
-        "question": f"For {names}, what {kind} plan or profit?",
-        "statements": [" A. ", "B.", "C."],
-    }
+    return asking(f"For {names}, what {kind} plan or profit?")
+
+
+def asking(question):
+    return {"question": question, "statements": [" A. ", "B.", "C."]}
 
 
 def test_a_question_of_each_kind_is_asked_from_what_the_documents_state(script, writer):
-    script.on("You write a question", asked)
+    script.on(WRITE, asked)
     result = datagen.ask_questions(writer, DOCUMENTS)
     assert len(result) == 7 + 4
     assert reasons(writer) == [
@@ -203,9 +199,8 @@ def test_a_question_of_each_kind_is_asked_from_what_the_documents_state(script, 
     by_id = {question.id: question for question in result}
     both = by_id["finance-01 temporal sequence"]
     assert both.doc_ids == ("finance-01", "finance-02")
-    assert (
-        both.question == "For Tarn Trawlers and Vole Books, what temporal sequence plan or profit?"
-    )
+    names = "Tarn Trawlers and Vole Books"
+    assert both.question == f"For {names}, what temporal sequence plan or profit?"
     assert both.statements == ("A.", "B.", "C.")
     assert by_id["finance-01 unanswerable"].lost == ("plan",)
     (missing,) = [prompt for prompt in script.prompts if "Missing: plan" in prompt]
@@ -214,21 +209,16 @@ def test_a_question_of_each_kind_is_asked_from_what_the_documents_state(script, 
 
 
 def test_a_question_that_was_asked_before_is_rejected_and_the_first_stays(script, writer):
-    question = "For Tarn Trawlers, what is the plan?"
-    script.on("You write a question", {"question": question, "statements": ["A.", "B.", "C."]})
+    script.on(WRITE, asking("For Tarn Trawlers, what is the plan?"))
     result = datagen.ask_questions(writer, DOCUMENTS[:1], ["factual", "summary"])
     assert [made.kind for made in result] == ["factual"]
     assert reasons(writer) == [("finance-01 summary", "the question was asked before")]
 
 
 def test_a_document_that_lost_nothing_has_no_unanswerable_question(script, writer):
-    script.on("You write a question", asked)
     whole = replace(DOCUMENTS[0], lost=())
-    result = datagen.ask_questions(writer, [whole], ["unanswerable"])
-    assert (result, reasons(writer)) == (
-        [],
-        [("finance-01 unanswerable", "the document lost no fact")],
-    )
+    assert datagen.ask_questions(writer, [whole], ["unanswerable"]) == []
+    assert reasons(writer) == [("finance-01 unanswerable", "the document lost no fact")]
     with pytest.raises(ConfigError, match="unknown type of question"):
         datagen.ask_questions(writer, DOCUMENTS, ["riddle"])
 
@@ -237,19 +227,16 @@ def test_a_document_that_lost_nothing_has_no_unanswerable_question(script, write
 
 
 def test_references_are_chosen_by_number_and_are_copies(script, writer):
-    script.on("You look for evidence", {"sentences": [3, 1, 3]})
+    script.on(LOOK, {"sentences": [3, 1, 3]})
     (found,) = datagen.find_references(writer, [FACTUAL], TEXTS)
-    assert [reference.text for reference in found.references] == [
-        DOCUMENTS[0].sentences[0],
-        CHAIRMAN,
-    ]
+    assert evidence(found) == [REVENUE, CHAIRMAN]
     assert f"3. {CHAIRMAN}" in script.prompts[0]
 
 
 def test_references_to_more_than_half_of_the_sentences_are_no_choice_but_for_a_summary(
     script, writer
 ):
-    script.on("You compare an answer", {"unsupported": [], "missing": []})
+    script.on(COMPARE, ALL_RIGHT)
     references = tuple(datagen.Reference("finance-01", text) for text in DOCUMENTS[0].sentences[:2])
     factual = replace(FACTUAL, references=references)
     summary = replace(factual, id="finance-01 summary", kind="summary")
@@ -259,10 +246,8 @@ def test_references_to_more_than_half_of_the_sentences_are_no_choice_but_for_a_s
 
 
 def test_answers_are_refined_by_the_papers_rules(script, writer):
-    draft = replace(
-        FACTUAL,
-        statements=("It is rich.", "Ada Ruck is chairman.", "It had revenue of 80 million crowns."),
-    )
+    statements = ("It is rich.", "Ada Ruck is chairman.", "It had revenue of 80 million crowns.")
+    draft = replace(FACTUAL, statements=statements)
     report = {
         "unsupported": [{"statement": 1, "sentence": 0}, {"statement": 2, "sentence": 3}],
         "missing": [
@@ -272,13 +257,10 @@ def test_answers_are_refined_by_the_papers_rules(script, writer):
             "Weather stayed pleasant.",
         ],
     }
-    script.on("You compare an answer", report)
+    script.on(COMPARE, report)
     (refined,) = datagen.refine_answers(writer, [draft], TEXTS)
     assert refined.statements == (*draft.statements[1:], "The net profit was 6 million crowns.")
-    assert [reference.text for reference in refined.references] == [
-        DOCUMENTS[0].sentences[0],
-        CHAIRMAN,
-    ]
+    assert evidence(refined) == [REVENUE, CHAIRMAN]
     assert refined.changes == (
         "removed: It is rich.",
         f"reference added: {CHAIRMAN}",
@@ -289,37 +271,28 @@ def test_answers_are_refined_by_the_papers_rules(script, writer):
 
 def test_a_sentence_that_the_model_overlooked_is_looked_up(script, writer):
     draft = replace(FACTUAL, statements=(*FACTUAL.statements, CHAIRMAN))
-    script.on("You compare an answer", {"unsupported": [], "missing": []})
+    script.on(COMPARE, ALL_RIGHT)
     (refined,) = datagen.refine_answers(writer, [draft], TEXTS)
     assert refined.changes == (f"reference looked up: {CHAIRMAN}",)
-    assert [reference.text for reference in refined.references] == [
-        DOCUMENTS[0].sentences[0],
-        CHAIRMAN,
-    ]
+    assert evidence(refined) == [REVENUE, CHAIRMAN]
 
 
 def test_unanswerable_questions_keep_their_place_without_being_asked(script, writer):
-    script.on("You look for evidence", {"sentences": [1]})
-    script.on("You compare an answer", {"unsupported": [], "missing": []})
+    script.on(LOOK, {"sentences": [1]})
+    script.on(COMPARE, ALL_RIGHT)
     for step in (datagen.find_references, datagen.refine_answers):
-        assert [question.id for question in step(writer, [LOST, FACTUAL], TEXTS)] == [
-            LOST.id,
-            FACTUAL.id,
-        ]
+        ids = [question.id for question in step(writer, [LOST, FACTUAL], TEXTS)]
+        assert ids == [LOST.id, FACTUAL.id]
     assert len(script.prompts) == 2
 
 
 STEPS = {
-    "You write a question": lambda writer: datagen.ask_questions(
-        writer, DOCUMENTS[:1], ["unanswerable"]
-    ),
-    "You look for evidence": lambda writer: datagen.find_references(writer, [FACTUAL], TEXTS),
-    "You compare an answer": lambda writer: datagen.refine_answers(writer, [FACTUAL], TEXTS),
+    WRITE: lambda writer: datagen.ask_questions(writer, DOCUMENTS[:1], ["unanswerable"]),
+    LOOK: lambda writer: datagen.find_references(writer, [FACTUAL], TEXTS),
+    COMPARE: lambda writer: datagen.refine_answers(writer, [FACTUAL], TEXTS),
 }
-
-
-def asking(question):
-    return {"question": question, "statements": ["A.", "B.", "C."]}
+NO_SENTENCE = "a sentence that does not exist"
+NO_STATEMENT = "a statement that does not exist"
 
 
 def unsupported(statement, sentence):
@@ -329,22 +302,18 @@ def unsupported(statement, sentence):
 @pytest.mark.parametrize(
     ("step", "reply", "reason"),
     [
+        (WRITE, asking("What is the plan?"), "the question does not name its document"),
         (
-            "You write a question",
-            asking("What is the plan?"),
-            "the question does not name its document",
-        ),
-        (
-            "You write a question",
+            WRITE,
             asking("For Tarn Trawlers, what is the revenue?"),
             "the question asks for no fact that was lost",
         ),
-        ("You look for evidence", {"sentences": [0]}, "a sentence that does not exist"),
-        ("You look for evidence", {"sentences": [4]}, "a sentence that does not exist"),
-        ("You compare an answer", unsupported(0, 0), "a statement that does not exist"),
-        ("You compare an answer", unsupported(3, 0), "a statement that does not exist"),
-        ("You compare an answer", unsupported(1, 4), "a sentence that does not exist"),
-        ("You compare an answer", unsupported(1, -1), "a sentence that does not exist"),
+        (LOOK, {"sentences": [0]}, NO_SENTENCE),
+        (LOOK, {"sentences": [4]}, NO_SENTENCE),
+        (COMPARE, unsupported(0, 0), NO_STATEMENT),
+        (COMPARE, unsupported(3, 0), NO_STATEMENT),
+        (COMPARE, unsupported(1, 4), NO_SENTENCE),
+        (COMPARE, unsupported(1, -1), NO_SENTENCE),
     ],
 )
 def test_a_reply_that_cannot_be_used_is_rejected_with_its_reason(
@@ -352,8 +321,8 @@ def test_a_reply_that_cannot_be_used_is_rejected_with_its_reason(
 ):
     script.on(step, reply)
     assert STEPS[step](writer) == []
-    asked = LOST.id if step == "You write a question" else FACTUAL.id
-    assert reasons(writer) == [(asked, reason)]
+    rejected = LOST if step == WRITE else FACTUAL
+    assert reasons(writer) == [(rejected.id, reason)]
 
 
 def test_key_points_are_three_to_five_or_the_question_is_rejected(script, writer):
@@ -370,27 +339,32 @@ def test_key_points_are_three_to_five_or_the_question_is_rejected(script, writer
 def test_the_whole_way_ends_in_a_checked_set_and_resumes_from_its_cassette(
     script, writer, tmp_path
 ):
-    script.on("Design a record", RECORD)
-    script.on("You fill in a record", lambda prompt: filled_from(prompt))
-    script.on("You write one section", section_text)
-    script.on("You write a question", answered)
-    script.on("You look for evidence", {"sentences": [1, 2]})
-    script.on("You compare an answer", {"unsupported": [], "missing": []})
-    script.on("take the key points", {"keypoints": ["A revenue.", "A company.", "A point."]})
-    kinds = ("factual", "numerical comparison", "unanswerable")
-    cassette = tmp_path / "set.sqlite"
-    made = datagen.generate_set(writer.model, "finance", SEEDS, 2, kinds, cassette=cassette)
+    for words, answer in {
+        "Design a record": RECORD,
+        "You fill in a record": filled_from,
+        "You write one section": section_text,
+        WRITE: answered,
+        LOOK: {"sentences": [1, 2]},
+        COMPARE: ALL_RIGHT,
+        "take the key points": {"keypoints": ["A revenue.", "A company.", "A point."]},
+    }.items():
+        script.on(words, answer)
+
+    def generate():
+        kinds = ("factual", "numerical comparison", "unanswerable")
+        tape = tmp_path / "set.sqlite"
+        return datagen.generate_set(writer.model, "finance", SEEDS, 2, kinds, cassette=tape)
+
+    made = generate()
     assert len(made.documents) == 2
-    assert [question.id for question in made.questions] == [
-        "finance-01 factual",
-        "finance-02 factual",
-    ]
+    ids = [question.id for question in made.questions]
+    assert ids == ["finance-01 factual", "finance-02 factual"]
     steps = made.rejections().groupby(["step", "reason"]).size()
     assert steps["question", "the document lost no fact"] == 2
     assert steps["question", "needs a second document"] == 1
     assert steps["refine", "no reference of a document"] == 1
     sent = len(script.prompts)
-    assert datagen.generate_set(writer.model, "finance", SEEDS, 2, kinds, cassette=cassette) == made
+    assert generate() == made
     assert len(script.prompts) == sent
 
 

@@ -40,7 +40,7 @@ from ragbench.records import Dataset, Grade
 from ragbench.retrieval import make_retriever
 
 
-def same(a: pd.DataFrame, b: pd.DataFrame) -> None:
+def same(a, b):
     drop = list(TIMING)
     pd.testing.assert_frame_equal(a.drop(columns=drop), b.drop(columns=drop))
 
@@ -152,7 +152,7 @@ BUSY = failure("busy", "later")
 class Broken(JudgeDouble):
     """Fails, or leaves an answer unscored."""
 
-    def __init__(self, error: Exception | None = None) -> None:
+    def __init__(self, error=None):
         self.error = error
 
     def grade_all(self, questions, answers):

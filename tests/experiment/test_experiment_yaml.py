@@ -183,7 +183,7 @@ def test_an_object_of_your_own_gets_a_name(tmp_path, monkeypatch):
     class Shouter:
         name = "shouter"
 
-        def __init__(self, mark: str = "!") -> None:
+        def __init__(self, mark="!"):
             self.mark = mark
 
         def answer(self, question, context):
@@ -200,8 +200,6 @@ def test_an_object_of_your_own_gets_a_name(tmp_path, monkeypatch):
     assert generators("quote")["quote"].answer("Who?", "Ada.") == "Ada."
     with pytest.raises(ConfigError, match="generator 'three' is int"):
         generators("three")
-    with pytest.raises(ConfigError, match="unknown generator 'shouts'"):
-        generators("shouts")
 
 
 SCORED = (

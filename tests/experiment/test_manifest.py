@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -17,7 +16,7 @@ from fake_ollama import DIGEST, FakeOllama
 
 from ragbench.experiment import load_manifest, manifest
 from ragbench.llm import chat_model
-from ragbench.prompts import load_prompt, prompt_hash
+from ragbench.prompts import prompt_hash
 
 
 def reply(request):
@@ -62,10 +61,9 @@ def test_packages_python_and_machine_are_those_of_this_process(told):
     assert told["python"] == platform.python_version()
     for name in ("numpy", "langchain-core", "ollama"):
         assert told["packages"][name] == metadata.version(name)
-    machine = told["machine"]
-    assert (machine["system"], machine["cores"]) == (platform.system(), os.cpu_count())
-    assert machine["processor"] == platform.machine()
-    assert platform.node() not in machine.values()
+    facts = {"system": platform.system(), "cores": os.cpu_count(), "processor": platform.machine()}
+    assert facts.items() <= told["machine"].items()
+    assert platform.node() not in told["machine"].values()
 
 
 def test_git_says_the_revision_and_whether_a_file_of_it_was_changed(tmp_path, monkeypatch):
@@ -114,7 +112,7 @@ def test_models_stand_with_provider_digest_and_options(told):
 def test_prompts_are_hashed_by_what_they_say(told):
     assert set(told["prompts"]) == {"thesis_with_documents", "thesis_query_only", "thesis_grade"}
     for name, sha in told["prompts"].items():
-        assert sha == prompt_hash(name) == hashlib.sha256(load_prompt(name).encode()).hexdigest()
+        assert sha == prompt_hash(name)
 
 
 def test_seeds_parameters_and_the_grid_in_its_order_are_there(told):

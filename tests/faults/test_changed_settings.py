@@ -22,13 +22,13 @@ ANSWERS = {"judge": None, "N": (4, 20)}
 MINE = "From {documents} tell: {query}"
 
 
-def told(request) -> str:
+def told(request):
     """A reply that says of which model, options and prompt it is."""
     options = {name: request["options"].get(name) for name in ("temperature", "num_ctx", "seed")}
     return stamp(request["model"], options, request["messages"][-1]["content"])
 
 
-def stamp(model, options, prompt) -> str:
+def stamp(model, options, prompt):
     digest = hashlib.sha256(prompt.encode()).hexdigest()
     return f"{OllamaServer.full_name(model)} {sorted(options.items())} {digest}"
 
@@ -66,7 +66,7 @@ def grid(folder, server, model="llama3:8b", prompt=None, **changes):
     return live(folder, server, PEOPLE, **ANSWERS | changes)
 
 
-def of_other_settings(folder, prompt) -> int:
+def of_other_settings(folder, prompt):
     """Count the rows that are not of the settings that the manifest says."""
     manifest = load_manifest(folder)
     model = manifest["axes"]["generator"]["llama"]

@@ -7,15 +7,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
-import shutil
 import sys
 import tracemalloc
-from collections import Counter
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from experiment_parts import JudgeDouble, Named, experiment, graded
+from experiment_parts import JudgeDouble, Named, graded, live_rows, rows_of
 from fake_ollama import FakeOllama, Fault
 
 from ragbench.cli import main
@@ -33,7 +31,7 @@ LIMITS = {"backoff_s": 0.01, "retries": 1, "progress": False}
 
 
 @contextlib.contextmanager
-def disk_with(most: int):
+def disk_with(most):
     """Let no file grow beyond so many bytes: the system refuses the write, as on a full disk."""
     # half a .pyc would outlive the test
     sys.dont_write_bytecode, kept = (True, sys.dont_write_bytecode)
@@ -46,12 +44,15 @@ def disk_with(most: int):
         sys.dont_write_bytecode = kept
 
 
-def exported(folder, answer, **settings):
+def exported(folder, answer):
     """Export a run whose reader gives this answer; return the folder of the export."""
-    made = {"N": (4,), "judge": None, "generator": {"f": lambda question, context: answer}}
-    experiment(folder / "r", 1, **made | settings).run(progress=False)
-    export(folder / "r", folder / "o")
-    return folder / "o"
+    generator = {"f": lambda question, context: answer}
+    rows_of(folder / "r", 1, N=(4,), judge=None, generator=generator)
+    return export(folder / "r", folder / "o").folder
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def parts(folder):
@@ -65,11 +66,11 @@ def undrawn(monkeypatch):
 
 @pytest.fixture
 def run(tmp_path):
-    experiment(tmp_path / "run", 3, N=(4,)).run(progress=False)
+    rows_of(tmp_path / "run", 3, N=(4,))
     return tmp_path / "run"
 
 
-def tape(path, replies: int, chars: int = 10):
+def tape(path, replies, chars=10):
     keys = Keys("ollama", "made:1b", "0" * 64, {"seed": 0})
     with Cassette(path) as cassette:
         for i in range(replies):
@@ -116,20 +117,20 @@ def test_a_disk_that_is_full_while_a_question_is_computed_ends_the_run(tmp_path)
             full()
 
     with pytest.raises(DataError, match=r"(?s)cannot be written: No space left.*make room"):
-        experiment(tmp_path, 3, retriever={"caching": Caching}).run(progress=False)
+        rows_of(tmp_path, 3, retriever={"caching": Caching})
     assert not (tmp_path / "rows.jsonl").exists()
 
 
 def test_an_export_on_a_full_disk_leaves_the_earlier_one_as_it_was(run, tmp_path, capsys):
     out = tmp_path / "out"
     export(run, out)
-    before = {path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    experiment(run, 30, N=(4,)).run(progress=False)
+    before = contents(out)
+    rows_of(run, 30, N=(4,))
     with disk_with(6000):
         assert main(["export", str(run), "--to", str(out)]) == 2
         assert main(["export", str(run), "--to", str(tmp_path / "new")]) == 2
     assert capsys.readouterr().err.startswith("ragbench: ")
-    assert {path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    assert contents(out) == before
     assert not (tmp_path / "new").exists()
     assert parts(tmp_path) == []
 
@@ -151,23 +152,24 @@ def test_a_cassette_that_cannot_be_exported_leaves_no_file(tmp_path):
 
 
 def test_the_audit_of_a_run_finds_a_reply_that_was_edited(tmp_path):
+    run = tmp_path / "r"
+    tape = run / "cassette.sqlite"
     with FakeOllama(reply=lambda body: "Ely.") as server:
-        models = {"generator": {"llama": server.model()}, "judge": None}
-        experiment(tmp_path / "r", 3, N=(4,), **models, options=LIMITS).run(progress=False)
-    checks = audit(tmp_path / "r").set_index(["table", "check"])
+        live_rows(run, server, 3, N=(4,), judge=None)
+    checks = audit(run).set_index(["table", "check"])
     assert checks.loc[("cassette", "changed or damaged"), ["rows", "of"]].tolist() == [0, 3]
-    with Cassette(tmp_path / "r" / "cassette.sqlite") as cassette:
+    with Cassette(tape) as cassette:
         cassette.rows(
             "UPDATE replies SET answer = replace(answer, 'Ely.', 'Bath.') WHERE prompt_id LIKE "
             "'q1%'"
         )
-    told = " ".join(render(audit(tmp_path / "r")).split())  # lines end at the width of a page
+    told = " ".join(render(audit(run)).split())  # lines end at the width of a page
     assert "changed or damaged 1 of 3" in told
     assert "the answer was changed after recording" in told
-    shutil.move(tmp_path / "r" / "cassette.sqlite", tmp_path / "c.sqlite")
-    assert "changed or damaged" not in render(audit(tmp_path / "r"))
-    shutil.move(tmp_path / "c.sqlite", tmp_path / "r" / "cassette.sqlite")
-    assert "1 of 3" in render(audit(tmp_path / "r"))
+    tape.rename(tmp_path / "c.sqlite")
+    assert "changed or damaged" not in render(audit(run))
+    (tmp_path / "c.sqlite").rename(tape)
+    assert "1 of 3" in render(audit(run))
 
 
 def test_a_failure_that_is_marked_as_an_answer_is_not_served_as_one(tmp_path):
@@ -217,35 +219,17 @@ def test_a_name_that_no_file_can_have_is_no_run(name):
 # -----------------------------------------------------------------------
 
 
-def cut_answers(folder, judge=None, **settings):
-    """Run three questions; the model's answer to the second ends at its limit, the judge gives
-    everything a 5.
-    """
-    asked = Counter()
+@pytest.mark.parametrize("judge", [{}, {"judge": {"double": JudgeDouble()}}])
+def test_a_truncated_answer_is_an_answer_and_graded(tmp_path, judge):
+    def fault(prompt, before):
+        if "Person1 Lee born?" in prompt and "categories" not in prompt:
+            return Fault("truncated")
 
     def reply(body):
-        asked["grade" if body.get("format") else "answer"] += 1
         return graded(body) or "Ely and then"
 
-    def fault(prompt, before):
-        return Fault("truncated") if "Person1 Lee born?" in prompt and not grading(prompt) else None
-
     with FakeOllama(reply=reply, fault=fault) as server:
-        model = server.model()
-        judges = {"judge": judge or model}
-        rows = experiment(
-            folder, 3, N=(4,), generator={"llama": model}, judge=judges, options=LIMITS, **settings
-        ).run(progress=False)
-    return rows.sort_values("question_id", ignore_index=True), asked
-
-
-def grading(prompt: str) -> bool:
-    return "categories" in prompt
-
-
-@pytest.mark.parametrize("judge", [None, JudgeDouble()])
-def test_a_truncated_answer_is_an_answer_and_graded(tmp_path, judge):
-    rows, _ = cut_answers(tmp_path, judge)
+        rows = live_rows(tmp_path, server, 3, N=(4,), **judge).sort_values("question_id")
     assert rows["finish"].tolist() == ["stop", "length", "stop"]
     assert rows["answer"].str.len().gt(0).all()
     assert rows["status"].tolist() == ["ok"] * 3
@@ -271,7 +255,7 @@ def test_the_command_line_counts_truncated_answers(tmp_path, capsys, monkeypatch
 # --------------------------------------------------------------------------------------------------------------
 
 
-def peak(function) -> int:
+def peak(function):
     tracemalloc.start()
     try:
         function()
@@ -281,7 +265,7 @@ def peak(function) -> int:
 
 
 def test_export_import_and_verify_of_a_cassette_hold_a_part_of_it_whatever_its_size(tmp_path):
-    peaks = {}
+    peaks = []
     for replies in (60, 600):
         path = tape(tmp_path / f"{replies}.sqlite", replies, 400)
         lines = tmp_path / f"{replies}.jsonl"
@@ -290,10 +274,10 @@ def test_export_import_and_verify_of_a_cassette_hold_a_part_of_it_whatever_its_s
             Cassette(tmp_path / f"{replies}b.sqlite") as other,
         ):
             steps = (cassette.verify, lambda: cassette.export(lines), lambda: other.import_(lines))  # noqa: B023
-            peaks[replies] = [peak(step) for step in steps]
+            peaks.append([peak(step) for step in steps])
             assert (len(other), other.verify()) == (replies, [])
         assert lines.stat().st_size > 2000 * replies
-    for small, large in zip(*peaks.values(), strict=True):
+    for small, large in zip(*peaks, strict=True):
         assert large < small + 200_000
 
 

@@ -68,7 +68,7 @@ def echo(body):
     return f"echo of {body['messages'][0]['content']}"
 
 
-def places(name: str, share: float) -> set[str]:
+def places(name, share):
     return {
         f"prompt {n}" for n in random.Random(name).sample(range(PROMPTS), round(share * PROMPTS))
     }

@@ -32,7 +32,7 @@ LATENCY_S = 0.05
 ON_ITS_WAY_S = 2.0
 
 
-def recorded(path: Path) -> set[str]:
+def recorded(path):
     with Cassette(path) as cassette:
         assert cassette.verify() == []
         return {
@@ -57,7 +57,7 @@ def test_twenty_kills_cost_only_the_calls_in_flight(tmp_path):
         zygote = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert zygote.stdout.readline() == "ready\n"
 
-        def start() -> int:
+        def start():
             zygote.stdin.write("go\n")
             zygote.stdin.flush()
             return int(zygote.stdout.readline())

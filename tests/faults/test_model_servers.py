@@ -8,7 +8,7 @@ import json
 import re
 
 import pytest
-from experiment_parts import QUICK, experiment, graded
+from experiment_parts import QUICK, graded, live_rows, rows_of
 from fake_ollama import FakeOllama, Fault
 from pydantic import BaseModel, field_validator
 from test_odd_servers import LIMITS, served, with_content
@@ -18,7 +18,7 @@ from ragbench.doctor import checks
 from ragbench.embedding import OllamaEmbedder
 from ragbench.errors import ModelError
 from ragbench.experiment import load_rows
-from ragbench.llm import ask, chat_model
+from ragbench.llm import ask
 from ragbench.report.audit import audit, render
 
 
@@ -27,24 +27,11 @@ def grades(body):
     return graded(body) or f"Ely, after {len(body['messages'][-1]['content'])} characters."
 
 
-def judged(folder, spec, server, count=2, **changes):
-    """An experiment whose answers and grades come from one server."""
-    model = chat_model(
-        spec, host=server.url + ("/v1" if spec.startswith("openai") else ""), num_ctx=4096
-    )
-    settings = {
-        "generator": {"llama": model},
-        "judge": {"llama": model},
-        "N": (0,),
-        "options": QUICK,
-    }
-    return experiment(folder, count, **(settings | changes))
-
-
-def checked(frame, check):
-    """(rows, of) of one check of an audit."""
-    row = frame[frame["check"] == check].iloc[0]
-    return int(row["rows"]), int(row["of"])
+def judged(folder, spec, server, count=2):
+    """Rows whose answers and grades come from one server."""
+    model = server.model(spec, num_ctx=4096)
+    both = {"generator": {"llama": model}, "judge": {"llama": model}}
+    return rows_of(folder, count, N=(0,), options=QUICK, **both)
 
 
 # -- whose replies they are
@@ -53,8 +40,8 @@ def checked(frame, check):
 
 def test_where_a_server_tells_nothing_of_its_model_the_rows_say_so(tmp_path):
     with FakeOllama(reply=grades) as fake:
-        rows = judged(tmp_path / "nothing", "openai:llama3:8b", fake).run(progress=False)
-        known = judged(tmp_path / "digest", "ollama:llama3:8b", fake).run(progress=False)
+        rows = judged(tmp_path / "nothing", "openai:llama3:8b", fake)
+        known = judged(tmp_path / "digest", "ollama:llama3:8b", fake)
     assert set(rows["digest"]) == set(rows["judge_digest"]) == {"not told"}
     assert "not told" not in set(known["digest"])
 
@@ -97,21 +84,16 @@ LOOP = '{"answer": "' + "the lake and the hill and " * 3000
 
 def test_a_loop_is_no_cut_prompt_in_the_audit(tmp_path):
     def fault(prompt, before):
-        return Fault("answer", LOOP) if "Person0" in prompt and "Ely, after" in prompt else None
+        looped_once = "Person1" in prompt and before == 0
+        if "Ely, after" in prompt and ("Person0" in prompt or looped_once):
+            return Fault("answer", LOOP)
 
-    def looped_once(prompt, before):
-        return (
-            Fault("answer", LOOP)
-            if "Person1" in prompt and "Ely, after" in prompt and before == 0
-            else None
-        )
-
-    with FakeOllama(reply=grades, fault=lambda *call: fault(*call) or looped_once(*call)) as fake:
-        rows = judged(tmp_path, "ollama:llama3:8b", fake, 3).run(progress=False)
+    with FakeOllama(reply=grades, fault=fault) as fake:
+        rows = judged(tmp_path, "ollama:llama3:8b", fake, 3)
     assert rows["error_kind"].tolist() == ["truncated", "", ""]
     assert rows["judge_repairs"].tolist() == [1, 1, 0]
     told = audit(tmp_path)
-    assert checked(told, "truncated grades")[0] == 1
+    assert told.set_index("check").loc["truncated grades", "rows"] == 1
     assert "the judge repeated itself" in render(told)
 
 
@@ -145,16 +127,13 @@ def test_control_codes_of_a_server_reach_neither_terminal_nor_tables(
     tmp_path, capsys, caplog, monkeypatch
 ):
     def fault(prompt, before):
-        return (
-            Fault("finish", "stopped" + CODES)
-            if "Person1" in prompt
-            else Fault("error_line", "no" + CODES)
-        )
+        if "Person1" in prompt:
+            return Fault("finish", "stopped" + CODES)
+        return Fault("error_line", "no" + CODES)
 
     models = {"llama3:8b": "d" * 8 + CODES, "other" + CODES: "e" * 64}
     with FakeOllama(models=models, fault=fault, reply=lambda body: "Ely.") as fake:
-        axes = {"generator": {"llama": fake.model()}, "judge": None, "N": (0,), "options": QUICK}
-        rows = experiment(tmp_path / "run", 3, **axes).run(progress=False)
+        rows = live_rows(tmp_path / "run", fake, 3, judge=None, N=(0,))
         absent = ask(fake.model("ollama:absent"), ["p"], **LIMITS)[0]
         monkeypatch.setenv("OLLAMA_HOST", fake.url)
         main(["doctor", "--model", "ollama:llama3:8b"])
@@ -162,14 +141,8 @@ def test_control_codes_of_a_server_reach_neither_terminal_nor_tables(
     assert set(rows["error_kind"]) == {"server", "unusable"}
     main(["export", str(tmp_path / "run"), "--to", str(tmp_path / "export")])
     shown = capsys.readouterr()
-    told = [
-        shown.out,
-        shown.err,
-        caplog.text,
-        str(absent.error),
-        rows.to_csv(),
-        load_rows(tmp_path / "run").to_csv(),
-    ]
+    told = [*shown, caplog.text, str(absent.error)]
+    told += [rows.to_csv(), load_rows(tmp_path / "run").to_csv()]
     written = (".csv", ".md", ".txt", ".tex", ".json", ".jsonl")
     told += [
         path.read_text() for path in (tmp_path / "export").rglob("*") if path.suffix in written

@@ -13,7 +13,7 @@ from copy import deepcopy
 
 import httpx
 import pytest
-from experiment_parts import QUICK, experiment
+from experiment_parts import live_rows, rows_of
 from fake_ollama import FakeOllama, Fault, at_call
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -63,6 +63,7 @@ LINE = {
     "eval_count": 2, "prompt_eval_duration": 1000, "eval_duration": 2000,
 }  # fmt: skip
 MODELS = {"ollama": "ollama:llama3:8b", "openai": "openai:made"}
+SHAPES = {"openai": CHAT, "ollama": LINE}
 
 
 def mocked(handle, spec="openai:made", **options):
@@ -93,8 +94,9 @@ def served(provider, reply, kind="json"):
 
 
 def with_content(provider, content):
-    whole = deepcopy(CHAT if provider == "openai" else LINE)
-    (whole["choices"][0] if provider == "openai" else whole)["message"]["content"] = content
+    whole = deepcopy(SHAPES[provider])
+    holder = whole["choices"][0] if provider == "openai" else whole
+    holder["message"]["content"] = content
     return json.dumps(whole)
 
 
@@ -104,10 +106,8 @@ def test_text_blocks_are_joined():
         {"type": "text", "text": "y."},
         {"type": "reasoning", "text": "hm"},
     ]
-    assert (
-        ask(served("openai", lambda p: with_content("openai", blocks)), ["p"], **LIMITS)[0].text
-        == "Ely."
-    )
+    (reply,) = ask(served("openai", lambda p: with_content("openai", blocks)), ["p"], **LIMITS)
+    assert reply.text == "Ely."
 
 
 def test_of_choices_in_another_order_the_one_of_index_0_is_the_answer():
@@ -161,14 +161,11 @@ ODD = {
 @pytest.mark.parametrize("provider", MODELS)
 def test_an_odd_reply_is_the_failure_of_its_prompt_alone(provider, name):
     odd = ODD[name][provider] if isinstance(ODD[name], dict) else ODD[name]
-    good = json.dumps(CHAT if provider == "openai" else LINE)
+    good = json.dumps(SHAPES[provider])
     model = served(provider, lambda prompt: odd if prompt == "p3" else good)
     replies = ask(model, [f"p{n}" for n in range(8)], **LIMITS)
     assert [reply.ok for reply in replies] == [n != 3 for n in range(8)]
     assert replies[3].error.kind in ("server", "unusable")
-
-
-SHAPES = {"openai": CHAT, "ollama": LINE}
 
 
 def mutated(draw, shape):
@@ -229,25 +226,15 @@ def test_whatever_a_server_says_every_prompt_ends(shape, seed):
 def test_retry_after_never_outlasts_patience(wait):
     with FakeOllama(fault=lambda prompt, before: Fault("429", wait)) as fake:
         start = time.monotonic()
-        model = fake.model()
-        replies = ask(
-            model, [f"p{n}" for n in range(10)], patience_s=1, concurrency=2, backoff_s=0.01
-        )
+        prompts = [f"p{n}" for n in range(10)]
+        replies = ask(fake.model(), prompts, patience_s=1, concurrency=2, backoff_s=0.01)
     assert time.monotonic() - start < 60  # and not a day
     assert {reply.error.kind for reply in replies} == {"busy"}
     assert f"Retry-After: {float(wait):g} s" in str(replies[0].error)
 
 
-def live(folder, server, count, **changes):
-    model = server.model()
-    axes = {
-        "generator": {"llama": model},
-        "judge": None,
-        "N": (4,),
-        "options": QUICK,
-        "concurrency": 2,
-    }
-    return experiment(folder, count, **{**axes, **changes})
+def answered(folder, server, count):
+    return live_rows(folder, server, count, judge=None, N=(4,), concurrency=2)
 
 
 def test_a_run_ends_when_its_server_dies_and_goes_on_where_it_was(tmp_path, fake, monkeypatch):
@@ -255,10 +242,10 @@ def test_a_run_ends_when_its_server_dies_and_goes_on_where_it_was(tmp_path, fake
     fake.reply = at_call(6, fake.stop)
     for _ in range(2):
         with pytest.raises(ModelError, match="prompts failed at the server"):
-            live(tmp_path, fake, 40).run(progress=False)
+            answered(tmp_path, fake, 40)
     fake.start()
-    rows = live(tmp_path, fake, 40).run(progress=False)
-    assert (set(rows["status"]), len(rows), len(load_rows(tmp_path))) == ({"ok"}, 40, 40)
+    rows = answered(tmp_path, fake, 40)
+    assert rows["status"].tolist() == load_rows(tmp_path)["status"].tolist() == ["ok"] * 40
     assert rows["cached"].sum() >= 4  # what was recorded before is not asked again
 
 
@@ -322,19 +309,19 @@ class Odd:
 def test_a_generator_without_text_or_a_judge_without_grade_gives_a_failed_row(
     tmp_path, axis, value, words
 ):
-    rows = experiment(tmp_path, 1, N=(4,), **{axis: {"odd": Odd(value)}}).run(progress=False)
-    assert rows["status"].tolist() == ["failed"]
-    assert words in rows["error"][0]
+    (row,) = rows_of(tmp_path, 1, N=(4,), **{axis: {"odd": Odd(value)}}).to_dict("records")
+    assert row["status"] == "failed"
+    assert words in row["error"]
 
 
 def test_the_address_of_a_server_stands_in_no_file_of_a_run(tmp_path):
     def fault(prompt, before):
-        return (
-            Fault("400") if "Person1" in prompt else Fault("html") if "Person2" in prompt else None
-        )
+        for name, words in (("400", "Person1"), ("html", "Person2")):
+            if words in prompt:
+                return Fault(name)
 
     with FakeOllama(reply=lambda body: "Ely.", fault=fault) as fake:
-        rows = live(tmp_path, fake, 4).run(progress=False)
+        rows = answered(tmp_path, fake, 4)
         port = str(fake.port)
     assert Counter(rows["status"]) == {"ok": 2, "failed": 2}
     assert rows["error"].str.contains("the server").sum() == 2

@@ -12,7 +12,7 @@ import langchain_ollama  # noqa: F401  (the slow import, once for all children)
 from ragbench.llm import Cassette, ask, chat_model
 
 
-def main() -> None:
+def main():
     url = sys.argv[1]
     path = sys.argv[2]
     count = int(sys.argv[3])

@@ -273,7 +273,7 @@ class Scripted(BaseChatModel):
     seen: ClassVar[list] = []
 
     @property
-    def _llm_type(self) -> str:
+    def _llm_type(self):
         return "scripted"
 
     def _generate(self, messages, stop=None, run_manager=None, **kwargs):

@@ -15,7 +15,7 @@ import serve_ollama
 
 
 @pytest.fixture(scope="session")
-def program() -> str:
+def program():
     """The path of the `ollama` program."""
     try:
         return serve_ollama.program(build=False)
@@ -24,7 +24,7 @@ def program() -> str:
 
 
 @pytest.fixture(scope="session")
-def models(program, tmp_path_factory) -> Path:
+def models(program, tmp_path_factory):
     """A folder with the models of the environment, made once; every server of the tests serves from
     it.
     """

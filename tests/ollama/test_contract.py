@@ -25,9 +25,7 @@ class Situation:
     fields: dict[str, Any] = field(default_factory=dict)
 
 
-def chat(
-    status: int = 200, words: str = "", fields: dict[str, Any] | None = None, **body: Any
-) -> Situation:
+def chat(status=200, words="", fields=None, **body):
     asked = {
         "model": "smollm2",
         "messages": [{"role": "user", "content": "Say hello."}],
@@ -37,13 +35,11 @@ def chat(
     return Situation("/api/chat", asked, status, words, fields or {})
 
 
-def embed(
-    status: int = 200, words: str = "", fields: dict[str, Any] | None = None, **body: Any
-) -> Situation:
+def embed(status=200, words="", fields=None, **body):
     return Situation("/api/embed", {"model": "all-minilm"} | body, status, words, fields or {})
 
 
-def of_user(text: str) -> list[dict[str, str]]:
+def of_user(text):
     return [{"role": "user", "content": text}]
 
 
@@ -112,7 +108,7 @@ def double():
 
 
 @pytest.fixture(params=["double", pytest.param("ollama", marks=pytest.mark.ollama)])
-def server(request) -> str:
+def server(request):
     """The address of the double, and of a real Ollama."""
     return request.getfixturevalue(request.param)
 

@@ -14,7 +14,6 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,7 @@ PROMPTS = [f"Write one sentence about the number {number}." for number in range(
 SMALL = {"num_predict": 24, "num_ctx": 512}
 
 
-def recorded(path: Path) -> list[str]:
+def recorded(path):
     """Return the digests of the replies that are on a cassette so far."""
     with (
         contextlib.suppress(sqlite3.OperationalError),
@@ -38,10 +37,10 @@ def recorded(path: Path) -> list[str]:
     return []
 
 
-def after(count: int, path: Path, event: Callable[[], object]) -> threading.Thread:
+def after(count, path, event):
     """Let something happen once so many replies are recorded."""
 
-    def wait() -> None:
+    def wait():
         end = time.monotonic() + 400
         while len(recorded(path)) < count and time.monotonic() < end:
             time.sleep(0.02)
@@ -52,23 +51,23 @@ def after(count: int, path: Path, event: Callable[[], object]) -> threading.Thre
     return thread
 
 
-def answered(folder: Path, port: int) -> int:
+def answered(folder, port):
     """Return how many chats a server has answered, by its log."""
     return len(
         re.findall(r'\| 200 \|.*POST +"/api/chat"', (folder / f"serve-{port}.log").read_text())
     )
 
 
-def logs(folder: Path) -> list[tuple[Path, int]]:
+def logs(folder):
     """Return the logs of all servers that have served from a folder, and their ports."""
     return [(log, int(log.stem.removeprefix("serve-"))) for log in folder.glob("serve-*.log")]
 
 
-def model_of(address: str, name: str = "smollm2"):
+def model_of(address, name="smollm2"):
     return chat_model(f"ollama:{name}", host=address, **SMALL)
 
 
-def runners(address: str) -> list[int]:
+def runners(address):
     """Return the processes that run the models of one server, and of no other that tests have
     started.
     """
@@ -83,7 +82,7 @@ def runners(address: str) -> list[int]:
     ]
 
 
-def ask_all(models, path: Path, **options):
+def ask_all(models, path, **options):
     with Cassette(path) as cassette:
         return ask(
             models, PROMPTS, cassette=cassette, on_length="keep", **{"concurrency": 2} | options
@@ -100,7 +99,7 @@ def tally(models, record_property):
     """
     before = {log: answered(models, port) for log, port in logs(models)}
 
-    def count(path: Path, ok: int, digest: str | None = None, under_way: int = 0) -> None:
+    def count(path, ok, digest=None, under_way=0):
         kept = recorded(path)
         asked = sum(answered(models, port) - before.get(log, 0) for log, port in logs(models))
         counts = {
@@ -121,7 +120,7 @@ def test_a_killed_runner_costs_no_reply(ollama, tmp_path, tally):
     path = tmp_path / "killed.sqlite"
     killed = []
 
-    def kill() -> None:
+    def kill():
         for pid in runners(ollama):
             os.kill(pid, signal.SIGKILL)
             killed.append(pid)
@@ -141,7 +140,7 @@ def test_a_server_that_is_started_again_is_asked_again(program, models, tmp_path
         first = contextlib.ExitStack()
         address = first.enter_context(serve_ollama.serving(models, port, program))
 
-        def restart() -> None:
+        def restart():
             first.close()
             stack.enter_context(serve_ollama.serving(models, port, program))
 
@@ -175,7 +174,7 @@ def test_a_model_replaced_under_its_name_is_noticed_and_no_reply_has_the_wrong_d
     client = Client(ollama)
     path = tmp_path / "replaced.sqlite"
 
-    def digest() -> str:
+    def digest():
         return next(
             model.digest for model in client.list().models if model.model == "changing:latest"
         )
@@ -184,7 +183,7 @@ def test_a_model_replaced_under_its_name_is_noticed_and_no_reply_has_the_wrong_d
     before = digest()
     at_replacement = []
 
-    def replace() -> None:
+    def replace():
         client.create(model="changing", from_="smollm2", parameters={"top_k": 41})
         at_replacement.append(len(recorded(path)))
 

@@ -24,7 +24,7 @@ SMALLER = {
 }
 
 
-def set_keys(block: str) -> None:
+def set_keys(block):
     """Put the keys of a YAML block into the experiment's file, in place of those of that name."""
     file = Path("experiment.yaml")
     keys = tuple(line.split(" ")[0] for line in block.splitlines())
@@ -32,7 +32,7 @@ def set_keys(block: str) -> None:
     file.write_text("\n".join([*kept, block]))
 
 
-def run_line(line: str, monkeypatch) -> None:
+def run_line(line, monkeypatch):
     for command in line.split("#")[0].split("&&"):
         program, *words = shlex.split(command)
         if program == "cd":

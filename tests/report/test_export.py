@@ -51,7 +51,7 @@ TABLES
 \end{document}"""
 
 
-def problems(text: str) -> list[str]:
+def problems(text):
     """What of a LaTeX text does not compile: braces, cells per row, characters that need a command."""
     found = []
     plain = re.sub(r"\\\\|\\[&%$#_{}]", "", text)
@@ -74,7 +74,7 @@ def test_the_reader_of_latex_finds_what_does_not_compile(wrong):
     assert problems(wrong)
 
 
-def compiles(folder: Path) -> None:
+def compiles(folder):
     """Read every table; where pdflatex is installed, let it judge all of them."""
     names = sorted(path.stem for path in (folder / "tables").glob("*.tex"))
     for name in names:
@@ -157,11 +157,11 @@ def run_and_export(folder, *count, **changes):
     return export(folder / "r", folder / "o")
 
 
-def methods_of(folder: Path) -> str:
+def methods_of(folder):
     return (folder / "methods.md").read_text(encoding="utf-8")
 
 
-def answers_of(questions: list[str], systems: list[str]) -> list[dict[str, str]]:
+def answers_of(questions, systems):
     return [
         {"question_id": q, "question": q, "answer": "a", "reference": "a", "system": system}
         for q in questions
@@ -169,11 +169,11 @@ def answers_of(questions: list[str], systems: list[str]) -> list[dict[str, str]]
     ]
 
 
-def stems_of(made, folder: str) -> set[str]:
+def stems_of(made, folder):
     return {Path(name).stem for name in made.files if name.startswith(folder)}
 
 
-def cited(folder: Path) -> set[str]:
+def cited(folder):
     return set(re.findall(r"@\w+\{([^,]+),", (folder / "references.bib").read_text()))
 
 
@@ -624,7 +624,7 @@ def test_an_interval_stands_small_beside_its_mean_and_the_order_is_that_of_the_r
     assert sets.data.loc["recall", ("a", "SIM")] == ""
 
 
-def box_of(folder: Path) -> list[str]:
+def box_of(folder):
     """What may be claimed, of an export's methods."""
     (box,) = methods_of(folder).split("## What may be claimed\n\n")[1:]
     claims = [line.removeprefix("- ") for line in box.strip().splitlines()]
