@@ -254,6 +254,7 @@ def _validate(
 def _plan(experiment: str = ".") -> None:
     """Say what an experiment file will take, without asking a model."""
     grid = rb.Experiment.from_yaml(experiment)
+    _metrics(grid)
     planned = grid.plan()
     print(planned, *_evidence_notes(grid), sep="\n")
     if any(step.remaining for step in planned.steps if step.name in ("generation", "grading")):
@@ -314,9 +315,13 @@ def _run(experiment: str = ".") -> int:
 
 
 def _metrics(grid: Any) -> list[str]:
-    """Return the numbers that a run can have with its labels, and warn of the others."""
+    """Return the numbers that a run can have with its labels, and warn of the others.
+
+    ConfigError for those of answers where nobody gives any.
+    """
+    from ragbench.llm.models import TWO_WAYS
     from ragbench.metrics.table import find_numbers
-    from ragbench.scoring import without_labels
+    from ragbench.scoring import missing_columns, without_labels
 
     if not grid.metrics:
         return []
@@ -324,6 +329,11 @@ def _metrics(grid: Any) -> list[str]:
     numbers, left_out = without_labels(find_numbers(grid.metrics), existing, grid.labels)
     if left_out:
         warnings.warn(left_out, stacklevel=3)
+    if not grid.generator:
+        for column, (name, _) in numbers.items():
+            if "answer" in missing_columns(name, ()):
+                got = f"metrics: {column!r} is of answers, and there is no generator"
+                raise ConfigError(got, "a generator", f"{TWO_WAYS}; or take that metric out")
     return list(numbers)
 
 

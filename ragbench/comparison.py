@@ -61,8 +61,8 @@ def compare_scores(
         raise DataError(
             got="no pair of systems has a question scored for both",
             expected="scores of both",
-            do="give the questions references, or add a generator and a judge; rows['error'] says "
-            "why a row failed",
+            do="have two systems answer one question; the columns 'reason' and 'error' say why a "
+            "number is missing",
         )
     clusters = known_clusters(table, cluster)
     if clusters is not None:

@@ -29,7 +29,7 @@ from ragbench.data.answers import read_answers
 from ragbench.data.ragchecker import CHECKS, RagResult, RetrievedText
 from ragbench.data.tables import is_missing
 from ragbench.errors import ConfigError, DataError, RagbenchError, check_known
-from ragbench.experiment.rows import answers_of, load_rows
+from ragbench.experiment.rows import ROWS, answers_of, load_rows
 from ragbench.labelling.checkers import ModelChecker
 from ragbench.labelling.claims import extract_claims, ragchecker_calls, ragchecker_labels
 from ragbench.labelling.grades import PROMPT, grade
@@ -141,6 +141,8 @@ def score(
     for label in to_make:
         table[label] = _labelled(label, table, source, cassette)
     table = _with_numbers(table, numbers)
+    if "judge_scale" in table:  # as text, which any file can hold
+        table["judge_scale"] = table["judge_scale"].map(str, na_action="ignore")
     labelled_by = _labelled_by(source, to_make, cassette)
     if needed:
         table["labelled_by"] = _in_words(labelled_by)
@@ -330,7 +332,9 @@ def _of_scales(numbers: Numbers, table: pd.DataFrame) -> Numbers:
 def _read_rows(rows: Any, columns: Mapping[str, str] | None) -> pd.DataFrame:
     if isinstance(rows, str | Path):
         path = Path(rows).expanduser()
-        if not path.suffix and not path.is_file():
+        if path.name == ROWS:
+            rows = load_rows(path.parent)
+        elif not path.suffix and not path.is_file():
             rows = load_rows(rows)
     if isinstance(rows, pd.DataFrame):
         is_of_run = {"hits", "zero_hits"} <= set(rows)
@@ -375,7 +379,8 @@ def _existing_columns(table: pd.DataFrame) -> set[str]:
     return set(table.columns[has_a_value])
 
 
-def _missing_columns(metric: str, existing: Collection[str]) -> dict[str, str]:
+def missing_columns(metric: str, existing: Collection[str]) -> dict[str, str]:
+    """Return the columns that a metric needs beside existing ones, and the label each is for."""
     needed = _needed(metric, existing.__contains__)
     return {column: label for column, label in needed.items() if column not in LABELS}
 
@@ -383,15 +388,20 @@ def _missing_columns(metric: str, existing: Collection[str]) -> dict[str, str]:
 def _require(table: pd.DataFrame, metrics: Sequence[str]) -> None:
     """Say all that is missing, before anything runs."""
     existing = _existing_columns(table)
-    missing = {name: _missing_columns(name, existing) for name in METRICS}
+    missing = {name: missing_columns(name, existing) for name in METRICS}
     users: dict[str, list[str]] = defaultdict(list)  # of a column that is missing
     for name in metrics:
         for column, label in missing[name].items():
             users[column].append(f"{name!r} (for its {label})" if label else repr(name))
     if not users:
         return
-    lines = [f"no column {column!r}, needed by {', '.join(of)}" for column, of in users.items()]
-    there = [str(column) for column in table if column != "question_id"]
+    lines = []
+    for column, of in users.items():
+        what = f"no column {column!r}"
+        if column in table:
+            what = f"nothing in the column {column!r}"
+        lines.append(f"{what}, needed by {', '.join(of)}")
+    there = [str(column) for column in table if column in existing - {"question_id"}]
     got = "\n    ".join(lines) + f"\n  there is {', '.join(there)}"
     computable = [name for name in METRICS if not missing[name]]
     possible = ", ".join(computable) or "none"

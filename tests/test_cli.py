@@ -357,3 +357,15 @@ def test_a_label_that_the_output_cannot_hold_is_replaced_and_the_work_is_done(tm
     assert done.returncode == 0
     assert "BM25 ? ?" in (tmp_path / "log.txt").read_text(encoding="cp1252")
     assert len(ragbench.load_rows(tmp_path / "run")) == 180 * 10
+
+
+def test_systems_that_share_no_scored_question_are_exported_and_not_compared(command, tmp_path):
+    rows = [
+        {"id": n, "system": system, "answer": "x", "reference": "x"}
+        for n, system in enumerate(("A", "A", "B", "B"))
+    ]
+    pd.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
+    command("score", tmp_path / "a.csv", "--metrics", "token_f1", "--to", tmp_path / "r")
+    assert pd.read_csv(tmp_path / "r" / "tables" / "means.csv")["system"].tolist() == ["A", "B"]
+    assert not (tmp_path / "r" / "tables" / "comparison.csv").exists()
+    assert "permutation" not in (tmp_path / "r" / "methods.md").read_text()

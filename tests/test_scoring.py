@@ -535,6 +535,72 @@ def test_the_folder_of_a_run_is_scored_by_its_rows_alone(tmp_path, monkeypatch):
     assert table["system"].tolist() == ["BM25@30", "BM25@60"] * 3
     assert table["token_f1"].notna().all()
     pd.testing.assert_frame_equal(score(tmp_path / "mine", ["token_f1", "eir"]), table)
+    path = tmp_path / "mine" / "rows.jsonl"
+    pd.testing.assert_frame_equal(score(path, ["token_f1", "eir"]), table)
     assert score(rows, ["token_f1"])["token_f1"].tolist() == table["token_f1"].tolist()
     with pytest.raises(DataError, match=r"no run 'mime'(.|\n)*mine"):
         score("mime", ["token_f1"])
+
+
+def written(table: pd.DataFrame, path: Path) -> Path:
+    """Write a table in the form that its file's ending says."""
+    if path.suffix == ".csv":
+        table.to_csv(path, index=False)
+    elif path.suffix == ".parquet":
+        table.to_parquet(path)
+    else:
+        table.to_json(path, orient="records")
+    return path
+
+
+@pytest.mark.parametrize("ending", ["parquet", "json", "csv"])
+def test_a_question_with_several_answers_and_no_id_is_scored_again_from_a_file(tmp_path, ending):
+    rows = [{"question": q, "answer": a, "reference": "x"} for q, a in ("ax", "ay", "bx")]
+    with pytest.warns(UserWarning, match=r"1 of 3 rows repeat a question.*'system': 'model'"):
+        table = score(rows, ["exact_match"])
+    assert table["question_id"].tolist() == ["q1", "q1", "q2"]
+    with pytest.warns(UserWarning, match="1 of 3 rows repeat a question"):
+        again = score(written(table, tmp_path / f"t.{ending}"), ["exact_match"])
+    assert again["question_id"].tolist() == ["q1", "q1", "q2"]
+    assert again["exact_match"].tolist() == [1.0, 0.0, 1.0]
+    part = score(table[table["question"] == "b"], ["exact_match"])
+    assert part["question_id"].tolist() == ["q2"]
+    # two tables one below the other, in which q1 is two questions
+    other = score([{"question": "c", "answer": "x", "reference": "x"}], ["exact_match"])
+    with pytest.raises(DataError, match="used twice"):
+        score(pd.concat([other, table]), ["exact_match"])
+
+
+@pytest.mark.parametrize("ending", ["parquet", "json", "csv"])
+def test_a_scale_of_ones_own_is_read_from_a_file(tmp_path, ending):
+    pass_or_fail = {0: "no", 1: "yes"}
+    rows = [
+        {"answer": "a", "grade": 2, "judge_scale": {0: "wrong", 1: "partly", 2: "right"}},
+        {"answer": "b", "grade": 1, "judge_scale": pass_or_fail},
+        {"answer": "c", "grade": 0, "judge_scale": pass_or_fail},
+        {"answer": "d", "grade": 5, "judge_scale": None},
+    ]
+    table = score(rows, ["fully_right", "grade"])
+    assert table["fully_right"].tolist() == [1.0, 1.0, 0.0, 1.0]
+    again = score(written(table, tmp_path / f"t.{ending}"), ["fully_right", "grade"])
+    assert again.attrs["numbers"] == table.attrs["numbers"]
+    assert again["fully_right"].tolist() == [1.0, 1.0, 0.0, 1.0]
+    assert again["grade 2"].fillna(-1).tolist() == [1.0, -1, -1, 0.0]
+
+
+def test_a_grade_that_nobody_gave_is_a_share_with_an_interval_on_any_scale():
+    scale = {0: "wrong", 1: "right"}
+    rows = [{"answer": a, "grade": 1, "judge_scale": scale} for a in "abcde"]
+    table = rb.means(score(rows, ["grade"]), [], ["grade 0", "grade 1"]).set_index("metric")
+    # Clopper and Pearson: 1 - .025 ** (1 / 5)
+    assert table.loc["grade 0", ["low", "high"]].tolist() == pytest.approx([0.0, 0.5218], abs=1e-4)
+    assert table.loc["grade 1", ["low", "high"]].tolist() == pytest.approx([0.4782, 1.0], abs=1e-4)
+
+
+def test_an_empty_column_is_said_to_be_empty_and_is_not_among_those_there():
+    rows = [{"answer": None, "reference": "x"}]
+    with pytest.raises(DataError) as caught:
+        score(rows, ["token_f1"])
+    assert caught.value.got == (
+        "nothing in the column 'answer', needed by 'token_f1'\n  there is reference"
+    )

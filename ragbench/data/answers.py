@@ -171,15 +171,29 @@ def _unnested(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _identify(table: Table) -> None:
-    """Refuse an id that is used twice; number the questions where there is none."""
+    """Number the questions where there is no id; refuse an id that is used twice.
+
+    Such a number, of one question with several answers, is no id that is used twice.
+    """
     frame = table.frame
+    rows = frame.index.to_series()
+    texts = frame.get("question", rows).fillna(rows)  # a row without a question is on its own
+    numbers = pd.factorize(texts)[0]
     if "question_id" not in frame:
-        texts = frame.get("question", frame.index)
-        frame["question_id"] = [f"q{number + 1}" for number in pd.factorize(texts)[0]]
-        return
+        frame["question_id"] = [f"q{number + 1}" for number in numbers]
     keys = frame[frame.columns.intersection(["question_id", "system"])]
     is_empty = keys.isna().any(axis=1)
     is_repeated = keys.map(as_id).duplicated()  # 1 and "1" are one id
+    ids = keys["question_id"].astype(str)
+    if ids.str.fullmatch(r"q\d+").all() and (pd.factorize(ids)[0] == numbers).all():
+        if is_repeated.any():
+            what = f"{table.name}: {is_repeated.sum()} of {len(frame)} rows repeat a question"
+            warnings.warn(
+                f"{what}: their answers count as one system's; if they are not, name the column of "
+                "systems: columns={'system': 'model'}",
+                stacklevel=4,
+            )
+        return
     wrong = is_empty | is_repeated
     if wrong.any():
         row = int(wrong.argmax())

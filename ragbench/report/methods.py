@@ -158,8 +158,13 @@ def score_methods(table: pd.DataFrame, intervals: Iterable[str] = ()) -> Methods
 
 
 def are_compared(table: pd.DataFrame) -> bool:
-    """Say whether the systems of a table from `ragbench.score` are compared in pairs unasked."""
-    return 1 < _systems(table) <= MOST_COMPARED
+    """Say whether the systems of a table from `ragbench.score` are compared in pairs unasked: where
+    they are few, and two have a number for one question.
+    """
+    if not 1 < _systems(table) <= MOST_COMPARED:
+        return False
+    scored = [table["question_id"][table[name].notna()] for name in table.attrs["numbers"]]
+    return any(questions.duplicated().any() for questions in scored)
 
 
 def _systems(table: pd.DataFrame) -> int:

@@ -4,7 +4,9 @@ in pairs.
 
 from __future__ import annotations
 
+import ast
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -24,13 +26,7 @@ KNOWN = "known"  # the default cluster of `compare`
 # columns that say which questions stand or fall together
 KNOWN_CLUSTERS = ("cluster", "topic", "document")
 # Numbers that are yes or no, also where all values of a table are the same.
-YES_OR_NO = (
-    "fully_right",
-    "fully right",
-    "contained",
-    "exact_match",
-    *(f"grade {n}" for n in range(1, 6)),
-)
+YES_OR_NO = re.compile(r"fully.right|contained|exact_match|grade \d+")
 # fields of an interval and their columns in a table of means
 _INTERVAL = {
     "estimate": "mean",
@@ -71,15 +67,18 @@ def grade_numbers(grades: Any, scale: Iterable[int] = range(1, 6)) -> np.ndarray
 
 def rows_by_scale(rows: pd.DataFrame) -> list[tuple[Mapping[int, str], np.ndarray]]:
     """Return the scales of a run's judges, and which rows each has: ``judge_scale``, else the
-    thesis's five grades.
+    thesis's five grades. A file may hold a scale as text, or its grades as text.
     """
     scale_of: dict[str, Mapping[int, str]] = {"": GRADES}
     names = []
-    for scale in rows.get("judge_scale", [None] * len(rows)):
-        name = ""
-        if isinstance(scale, Mapping):
-            name = str(scale)
-            scale_of[name] = scale
+    for cell in rows.get("judge_scale", [None] * len(rows)):
+        name = str(cell)
+        if not name.startswith("{"):
+            name = ""
+        if name not in scale_of:
+            scale = ast.literal_eval(name)
+            # Parquet has a place for every grade of every scale
+            scale_of[name] = {int(n): words for n, words in scale.items() if words is not None}
         names.append(name)
     of_row = np.array(names)
     return [(scale_of[name], of_row == name) for name in dict.fromkeys(names)]
@@ -131,7 +130,7 @@ def means(
     columns = several(measures)
     rows = _with_measures(rows.reset_index(drop=True), columns)
     check_known("column", [*by, *columns], rows.columns)
-    shares = {name: name in YES_OR_NO or is_share(rows[name]) for name in columns}
+    shares = {name: bool(YES_OR_NO.fullmatch(name)) or is_share(rows[name]) for name in columns}
     cluster = _together(rows, groups)
     labels = None
     intervals: dict[tuple, Interval] = {}

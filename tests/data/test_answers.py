@@ -527,3 +527,8 @@ def test_a_csv_as_spreadsheets_write_it_is_read_and_other_kinds_are_refused(tmp_
     for nothing, message in strange:
         with pytest.raises(DataError, match=message):
             read_answers(nothing)
+
+
+def test_rows_without_a_question_are_not_one_question():
+    rows = [{"question": q, "answer": "a"} for q in ("one?", None, None)]
+    assert read_answers(rows)["question_id"].tolist() == ["q1", "q2", "q3"]

@@ -442,3 +442,13 @@ def test_pairs_of_many_systems_are_not_compared_unasked(tmp_path, monkeypatch, c
 
 def test_metrics_may_be_one_name(tmp_path):
     assert parsed(tmp_path, HEAD + "metrics: eir\n").metrics == ["eir"]
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_metrics_of_answers_without_a_generator_are_refused_before_the_run(scored, capsys, command):
+    path = write(scored, SCORED + "metrics: [reference_recall, contained]\n")
+    assert main([command, str(path)]) == 2
+    said = capsys.readouterr().err
+    assert "metrics: 'contained' is of answers, and there is no generator" in said
+    assert "smollm2" in said
+    assert not (scored / "out").exists()
