@@ -12,6 +12,11 @@ from ragbench.errors import ConfigError
 from ragbench.paths import project_root
 
 
+def refused(error, message):
+    """What follows is refused by this error, with this message."""
+    return pytest.raises(error, match=message)
+
+
 def refusals(*cases):
     """Return a test that every call is refused: ``(call, message)`` by a ConfigError, or ``(call,
     error, message)``.
@@ -20,7 +25,7 @@ def refusals(*cases):
     @pytest.mark.parametrize("case", cases, ids=[case[-1] for case in cases])
     def test(case):
         call, *error, message = case
-        with pytest.raises(*error or (ConfigError,), match=message):
+        with refused(*error or (ConfigError,), message):
             call()
 
     return test

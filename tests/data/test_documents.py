@@ -10,6 +10,7 @@ import zipfile
 
 import matplotlib.pyplot as plt
 import pytest
+from checks import refused
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_pdf import PdfPages
@@ -59,7 +60,7 @@ def test_a_page_without_text_is_named_and_a_file_without_any_is_refused(tmp_path
     pdf(tmp_path / "half.pdf", "Text.", "", "")
     with pytest.warns(UserWarning, match=r"half\.pdf: no text on page 2, 3 of 3"):
         load_documents(tmp_path)
-    with pytest.raises(DataError, match=r"scan\.pdf holds no text(.|\n)*OCR"):
+    with refused(DataError, r"scan\.pdf holds no text(.|\n)*OCR"):
         load_documents(pdf(tmp_path / "scan.pdf", ""))
 
 
@@ -254,7 +255,7 @@ BOMBS = {
 
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_bomb_is_refused_with_a_message(tmp_path, bomb):
-    with pytest.raises(DataError, match=r"1,000,000 elements|read to its end"):
+    with refused(DataError, r"1,000,000 elements|read to its end"):
         BOMBS[bomb](tmp_path)
 
 
@@ -289,11 +290,11 @@ def test_a_word_divided_at_a_line_end_is_found_by_bm25_and_by_the_ir_score():
 @pytest.mark.parametrize("name", ["bad.pdf", "bad.docx"])
 def test_damaged_files_and_a_missing_package_are_told(name, tmp_path, monkeypatch):
     (tmp_path / name).write_bytes(b"%PDF no more")
-    with pytest.raises(DataError, match=rf"{name} cannot be read"):
+    with refused(DataError, rf"{name} cannot be read"):
         load_documents(tmp_path)
     monkeypatch.setitem(sys.modules, "pypdf", None)
     monkeypatch.setitem(sys.modules, "lxml", None)
-    with pytest.raises(ConfigError, match=rf"{name} without \w+(.|\n)*ragbench-lab\[documents\]"):
+    with refused(ConfigError, rf"{name} without \w+(.|\n)*ragbench-lab\[documents\]"):
         load_documents(tmp_path)
 
 
@@ -302,10 +303,7 @@ def test_all_bad_files_of_a_folder_are_told_at_once(tmp_path):
     (tmp_path / "fine.rst").write_text("Mill\n====")
     (tmp_path / "latin.txt").write_bytes("Mühle".encode("latin-1"))
     (tmp_path / "empty.txt").write_text("")
-    with pytest.raises(
-        DataError,
-        match=r"2 of 4 are bad\n.*bad.pdf cannot(.|\n)*latin.txt, line 1: byte 0xfc",
-    ):
+    with refused(DataError, r"2 of 4 are bad\n.*bad.pdf cannot(.|\n)*latin.txt, line 1: byte 0xfc"):
         load_documents(tmp_path)
 
 
@@ -321,9 +319,8 @@ def test_files_without_text_are_left_out_of_a_folder_with_a_warning(tmp_path):
     ):
         assert [d.id for d in load_documents(tmp_path)] == ["b.html"]
     (tmp_path / "b.html").unlink()
-    with pytest.raises(
-        DataError,
-        match=r"2 of 2 files left out, without text: \S+a.html holds no text, \S+c.txt is",
+    with refused(
+        DataError, r"2 of 2 files left out, without text: \S+a.html holds no text, \S+c.txt is"
     ):
         load_documents(tmp_path)
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from checks import refused
 from notebook_parts import parts
 
 from ragbench import data, papers
@@ -45,13 +46,13 @@ def test_rows_keep_the_fields_names_and_make_the_papers_three_comparisons(write_
     assert (a.better, a.worse, a.context) == ("Ann did.", "", "")
     assert (c.better, c.worse) == ("Ann built it.", "Ann built it.\n\nIt is tall.")
     assert {f.id, a.id, c.id} == {"wikieval-01"}
-    with pytest.raises(ConfigError, match="did you mean 'faithfulness'"):
+    with refused(ConfigError, "did you mean 'faithfulness'"):
         data.wikieval_pairs(loaded, "faithfulnes")
 
 
 def test_bad_rows_are_named_by_file_and_line(write_lines):
     lacking = {k: v for k, v in ROW.items() if k != "poor_answer"}
-    with pytest.raises(DataError, match=r"w.jsonl, line 2 .*'poor_answer'"):
+    with refused(DataError, r"w.jsonl, line 2 .*'poor_answer'"):
         data.load_wikieval(write_lines("w.jsonl", ROW, lacking))
 
 

@@ -5,7 +5,7 @@ import string
 
 import numpy as np
 import pytest
-from checks import refusals
+from checks import refusals, refused
 from experiment_parts import people
 from word_bags import Bags
 
@@ -109,7 +109,7 @@ def test_the_readmes_retriever_runs_from_the_command_line(tmp_path, monkeypatch,
     ],
 )
 def test_code_that_cannot_be_run_is_named(tmp_path, code, message):
-    with pytest.raises(ConfigError, match=message):
+    with refused(ConfigError, message):
         Experiment.from_yaml(experiment_file(tmp_path, f"code: {code}\n"))
 
 
@@ -142,7 +142,7 @@ HIT = Hit(CHUNKS[0], 1.0, 1)
     ],
 )
 def test_what_a_retriever_of_ones_own_returns_is_checked(found, message):
-    with pytest.raises(DataError, match=message):
+    with refused(DataError, message):
         Returns(CHUNKS, found=found).search(["x", "y"], 1)
 
 
@@ -225,7 +225,7 @@ def test_a_data_set_and_a_chunker_of_ones_own_run_by_name_in_a_file(tmp_path, mo
     assert rows["question_id"].tolist() == ["q0", "q1", "q2", "q3"]
     assert rows["hits"].str[0].str.startswith("So d").all()
     (tmp_path / "e.yaml").write_text(text.replace("limit", "prefix") + "retriever: BM25\n")
-    with pytest.raises(ConfigError, match=r"data\.few: unknown option of mine 'prefix'\n.*limit"):
+    with refused(ConfigError, r"data\.few: unknown option of mine 'prefix'\n.*limit"):
         Experiment.from_yaml(tmp_path / "e.yaml")
 
 

@@ -8,6 +8,7 @@ import zlib
 import docx
 import pandas as pd
 import pytest
+from checks import refused
 from docx.oxml import parse_xml
 
 import ragbench as rb
@@ -107,21 +108,21 @@ def test_empty_last_rows_of_a_spreadsheet_are_none(tmp_path):
 
 def test_a_missing_folder_is_named_in_full(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match=str(tmp_path / "dosc")):
+    with refused(DataError, str(tmp_path / "dosc")):
         data.load_documents("dosc")
 
 
 def test_a_file_from_excel_in_cp1252_says_how_to_save_it(tmp_path):
     (tmp_path / "q.csv").write_bytes("question;answer\nWer?;Köln\n".encode("cp1252"))
-    with pytest.raises(DataError, match=r"line 2(.|\n)*CSV UTF-8"):
+    with refused(DataError, r"line 2(.|\n)*CSV UTF-8"):
         data.load_questions(tmp_path / "q.csv")
 
 
 def test_ids_1_and_text_1_are_one_id():
-    with pytest.raises(DataError, match="used twice"):
+    with refused(DataError, "used twice"):
         data.read_answers([{"id": 1, "answer": "a"}, {"id": "1", "answer": "b"}])
     rows = [{"id": n, "question": "q", "answer": "a"} for n in (1, "1")]
-    with pytest.raises(DataError, match="there before"):
+    with refused(DataError, "there before"):
         data.load_questions(rows)
 
 
@@ -202,7 +203,7 @@ def test_a_small_pdf_of_very_many_pages_is_refused_before_they_are_read(tmp_path
     ]
     page = b"<< /Type /Page /MediaBox [0 0 9 9] >>"
     path = pdf_of(tmp_path / "a.pdf", b"<< /Type /Catalog /Pages 2 0 R >>", *nodes, page)
-    with pytest.raises(DataError, match=r"a\.pdf .* more than 20,000 pages"):
+    with refused(DataError, r"a\.pdf .* more than 20,000 pages"):
         data.load_documents(path)
 
 
@@ -216,7 +217,7 @@ def test_a_pdf_that_draws_without_end_is_refused(tmp_path, monkeypatch):
         b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Resources << /Font << >> >> /Contents 4 0 R >>",
         b"<< /Length %d /Filter /FlateDecode >> stream\n%b\nendstream" % (len(drawn), drawn),
     )
-    with pytest.raises(DataError, match=r"a\.pdf draws more than 1,000 times"):
+    with refused(DataError, r"a\.pdf draws more than 1,000 times"):
         data.load_documents(path)
 
 
@@ -227,7 +228,7 @@ def test_a_parquet_file_of_very_many_empty_cells_is_refused_by_its_head(tmp_path
 
     monkeypatch.setattr("ragbench.data.tables.MAX_CELLS", 100_000)
     pq.write_table(pa.table({"answer": pa.nulls(1_000_000)}), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match=r"a\.parquet .* 1,000,000 cells"):
+    with refused(DataError, r"a\.parquet .* 1,000,000 cells"):
         data.read_answers(tmp_path / "a.parquet")
 
 
@@ -235,7 +236,7 @@ def test_a_few_lines_of_yaml_that_stand_for_a_table_without_end_are_refused(tmp_
     lines = ["a0: &a0 [1, 1]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
     (tmp_path / "e.yaml").write_text("\n".join(lines))
-    with pytest.raises(ConfigError, match=r"e\.yaml, line 4: more than 20 aliases"):
+    with refused(ConfigError, r"e\.yaml, line 4: more than 20 aliases"):
         rb.Experiment.from_yaml(tmp_path / "e.yaml")
 
 

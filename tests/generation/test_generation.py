@@ -5,6 +5,7 @@ answer.
 from __future__ import annotations
 
 import pytest
+from checks import refused
 from experiment_parts import NOTHING, Copier
 from fake_ollama import Fault
 
@@ -36,7 +37,7 @@ def test_an_object_gives_one_timed_answer_per_question_and_context(monkeypatch):
 
 
 def test_without_a_generator_the_two_ways_to_one_are_named():
-    with pytest.raises(ConfigError, match=r"no generator is named(.|\n)*ollama:llama3:8b.*smollm2"):
+    with refused(ConfigError, r"no generator is named(.|\n)*ollama:llama3:8b.*smollm2"):
         generate(None, [question("a")], [CONTEXT])
 
 
@@ -55,7 +56,7 @@ def test_without_a_generator_the_two_ways_to_one_are_named():
     ],
 )
 def test_bad_input_to_generate_is_named(asked, contexts, options_, message):
-    with pytest.raises(ConfigError, match=message):
+    with refused(ConfigError, message):
         generate(Copier(), asked, contexts, **options_)
 
 
@@ -184,5 +185,5 @@ def test_names_of_prompts_are_one_a_prompt_or_those_of_the_questions(fake):
     for names in (None, iter(["a", "b"])):
         answers = generate(fake.model(), asked, contexts, ids=names, progress=False)
         assert [answer.question_id for answer in answers] == ["q1", "q2"]
-    with pytest.raises(ConfigError, match="1 ids for 2 prompts"):
+    with refused(ConfigError, "1 ids for 2 prompts"):
         generate(fake.model(), asked, contexts, ids=["a"])
