@@ -5,14 +5,13 @@ named or put right.
 from __future__ import annotations
 
 import json
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from checks import refused
+from checks import refusals, refused
 from pydantic import BaseModel
 
 import ragbench as rb
@@ -24,20 +23,17 @@ QUESTION = "How high is the tower?"
 ANSWER = "It is 330 m high."
 TRUTH = "330 metres."
 PASSAGES = ["The tower is 330 m high.", 'Ships "pass", it\'s said.\nAt night']
-OURS = {"question": QUESTION, "answer": ANSWER, "reference": TRUTH, "chunks": PASSAGES}
-RAGAS = {
-    "user_input": QUESTION,
-    "response": ANSWER,
-    "reference": TRUTH,
-    "retrieved_contexts": PASSAGES,
-}
-OLD_RAGAS = {"question": QUESTION, "answer": ANSWER, "ground_truth": TRUTH, "contexts": PASSAGES}
-DEEPEVAL = {
-    "input": QUESTION,
-    "actual_output": ANSWER,
-    "expected_output": TRUTH,
-    "retrieval_context": PASSAGES,
-}
+
+
+def named(*names):
+    """The same row under a tool's names of question, answer, true answer and passages."""
+    return dict(zip(names, (QUESTION, ANSWER, TRUTH, PASSAGES), strict=True))
+
+
+OURS = named("question", "answer", "reference", "chunks")
+RAGAS = named("user_input", "response", "reference", "retrieved_contexts")
+OLD_RAGAS = named("question", "answer", "ground_truth", "contexts")
+DEEPEVAL = named("input", "actual_output", "expected_output", "retrieval_context")
 FLASHRAG = {
     "id": "7",
     "question": QUESTION,
@@ -133,9 +129,9 @@ WRITERS = {
 def stored(folder, kind, rows):
     """Write rows in a format, as its usual tool does."""
     frame = pd.DataFrame(rows)
-    made = {"frame": frame, "dicts": rows, "columns": frame.to_dict("list")}
-    if kind in made:
-        return made[kind]
+    in_memory = {"frame": frame, "dicts": rows, "columns": frame.to_dict("list")}
+    if kind in in_memory:
+        return in_memory[kind]
     path = folder / kind
     if path.suffix == ".parquet" and "reference" in frame:  # a column has one type
         several = [row if isinstance(row, list) else [row] for row in frame["reference"]]
@@ -144,8 +140,13 @@ def stored(folder, kind, rows):
     return path
 
 
+def first(row):
+    """The row that is read of one."""
+    return read_answers([row]).loc[0]
+
+
 def ours(frame):
-    return {name: frame.at[0, name] for name in OURS}
+    return frame.loc[0, [*OURS]].to_dict()
 
 
 @pytest.mark.parametrize(
@@ -171,21 +172,21 @@ def test_the_same_answer_comes_out_of_every_tools_columns_and_every_kind_of_file
 @pytest.mark.parametrize("kind", ["frame", "dicts", "a.jsonl", "a.json"])
 @pytest.mark.filterwarnings("ignore:.*put right")
 def test_rows_of_other_workbenches_are_read_as_they_are(row, lacks, kind, tmp_path):
-    frame = read_answers(stored(tmp_path, kind, [row]))
-    expected = {name: value for name, value in OURS.items() if name not in lacks}
-    assert {name: frame.at[0, name] for name in expected} == expected
-    assert frame["question_id"].tolist() == ["7"]
-    assert not lacks & {*frame.columns}
+    (read,) = read_answers(stored(tmp_path, kind, [row])).to_dict("records")
+    expected = OURS | {"question_id": "7"}
+    assert {name: read[name] for name in expected if name in read} == {
+        name: value for name, value in expected.items() if name not in lacks
+    }
 
 
 @pytest.mark.filterwarnings("ignore:.*put right")
 def test_what_else_other_workbenches_keep_of_a_row_stays():
-    flash = read_answers([FLASHRAG])
-    assert flash.loc[0, ["metadata", "metric_score"]].tolist() == [{"split": "dev"}, {"em": 0.0}]
-    assert read_answers([PYTERRIER]).at[0, "context"] == " ".join(PASSAGES)
-    assert read_answers([RAGBENCH]).at[0, "system"] == "gpt-3.5-turbo-0125"
+    flash = first(FLASHRAG)
+    assert (flash["metadata"], flash["metric_score"]) == ({"split": "dev"}, {"em": 0.0})
+    assert first(PYTERRIER)["context"] == " ".join(PASSAGES)
+    assert first(RAGBENCH)["system"] == "gpt-3.5-turbo-0125"
     # a column output that is no mapping is none of FlashRAG's
-    assert read_answers([OURS | {"output": "text"}]).at[0, "output"] == "text"
+    assert first(OURS | {"output": "text"})["output"] == "text"
 
 
 def test_mtrags_answers_are_scored_as_they_are():
@@ -197,7 +198,7 @@ def test_mtrags_answers_are_scored_as_they_are():
 
 @pytest.mark.parametrize("made", [Sample(**RAGAS), TestCase(**DEEPEVAL)])
 def test_objects_with_fields_are_rows_one_or_many_and_empty_fields_are_no_columns(made):
-    for source in (made, [made], (made for _ in range(1))):
+    for source in (made, [made], iter([made])):
         frame = read_answers(source)
         assert ours(frame) == OURS
         assert {*frame.columns} == {*OURS, "question_id"}
@@ -206,13 +207,12 @@ def test_objects_with_fields_are_rows_one_or_many_and_empty_fields_are_no_column
     assert scores.loc[0, "rouge_l"] == rb.rouge_l(ANSWER, TRUTH)
 
 
-def test_data_sets_with_to_pandas_and_ragcheckers_json_are_read(tmp_path):
+def test_data_sets_with_to_pandas_and_ragcheckers_json_are_read(put):
     assert ours(read_answers(HasPandas())) == OURS
     for strange in ({"train": HasPandas(), "test": HasPandas()}, {"question": ["a"], "answer": []}):
         with refused(DataError, r"a table as dict"):
             read_answers(strange)
-    path = tmp_path / "checking_inputs.json"
-    path.write_text(json.dumps(RAGCHECKER), encoding="utf-8")
+    path = put("checking_inputs.json", RAGCHECKER)
     for source in (path, RAGCHECKER, rb.data.read_ragchecker(path)):
         frame = read_answers(source)
         assert ours(frame) == OURS
@@ -234,19 +234,17 @@ def test_checked_results_of_ragchecker_bring_their_labels():
 
 def test_supporting_texts_have_three_names_and_deepevals_context_is_one():
     for name in ("references", "reference_contexts", "facts"):
-        assert read_answers([RAGAS | {name: ["x"]}]).at[0, "references"] == ["x"]
-    assert read_answers([DEEPEVAL | {"context": ["x"]}]).at[0, "references"] == ["x"]
-    assert read_answers([OURS | {"context": "joined"}]).at[0, "context"] == "joined"
+        assert first(RAGAS | {name: ["x"]})["references"] == ["x"]
+    assert first(DEEPEVAL | {"context": ["x"]})["references"] == ["x"]
+    assert first(OURS | {"context": "joined"})["context"] == "joined"
 
 
 def test_columns_of_ones_own_go_first_and_two_of_one_meaning_are_refused():
     rows = [{"q": QUESTION, "answer": "gold", "said": ANSWER}]
-    frame = read_answers(rows, {"question": "q", "answer": "said"})
-    assert frame[["question", "answer", "given_answer"]].to_numpy().tolist() == [
-        [QUESTION, ANSWER, "gold"]
-    ]
+    read = read_answers(rows, {"question": "q", "answer": "said"}).loc[0]
+    assert read[["question", "answer", "given_answer"]].tolist() == [QUESTION, ANSWER, "gold"]
     with refused(DataError, r"the columns 'answer' and 'response' both mean 'answer'"):
-        read_answers([{"question": "q", "answer": "gold", "response": "said"}])
+        first({"question": "q", "answer": "gold", "response": "said"})
     with refused(
         DataError, r"columns names the column 'sed' for 'answer'\n.*one of q, answer, said"
     ):
@@ -260,30 +258,20 @@ def test_columns_with_other_capitals_spaces_or_hyphens_are_recognised():
         "Ground Truth": "Ann",
         "CONTEXTS": ["Ann."],
         "System": "a",
+        "Model Size": 3,
     }
-    read = read_answers([row | {"Model Size": 3}])
-    assert set(read) == {
-        "question",
-        "answer",
-        "reference",
-        "chunks",
-        "system",
-        "Model Size",
-        "question_id",
-    }
+    assert set(first(row).index) == {*OURS, "system", "Model Size", "question_id"}
     with refused(DataError, "'_id' and 'Question ID' both mean 'question_id'"):
-        read_answers([{"_id": "b", "Question ID": "a", "answer": "c"}])
+        first({"_id": "b", "Question ID": "a", "answer": "c"})
 
 
 def test_rows_of_one_question_share_its_id_over_systems():
-    rows = [
-        {"question": q, "answer": "a", "system": s} for s in ("A", "B") for q in ("one?", "two?")
-    ]
-    assert read_answers(rows)["question_id"].tolist() == ["q1", "q2", "q1", "q2"]
-    named = [row | {"id": row["question"]} for row in rows]
+    frame = pd.DataFrame({"question": ["one?", "two?"] * 2, "answer": "a", "system": list("AABB")})
+    assert read_answers(frame)["question_id"].tolist() == ["q1", "q2", "q1", "q2"]
+    named = frame.assign(id=frame["question"])
     assert read_answers(named)["question_id"].tolist() == ["one?", "two?"] * 2
     with refused(DataError, r"row 2: the id(.|\n)*used twice(.|\n)*'system': 'model'"):
-        read_answers([{k: v for k, v in row.items() if k != "system"} for row in named])
+        read_answers(named.drop(columns="system"))
 
 
 @pytest.mark.parametrize(
@@ -293,10 +281,10 @@ def test_rows_of_one_question_share_its_id_over_systems():
 )
 @pytest.mark.filterwarnings("ignore:.*read as lists")
 def test_a_list_written_as_text_keeps_the_borders_of_its_passages(cell):
-    assert read_answers([OURS | {"chunks": cell}]).at[0, "chunks"] == PASSAGES
+    assert first(OURS | {"chunks": cell})["chunks"] == PASSAGES
 
 
-def test_what_is_put_right_is_counted_by_column_and_warned_of():
+def test_what_is_put_right_is_counted_by_column_and_warned_of(recwarn):
     rows = [
         {"question": "a?", "answer": 1979, "ground_truths": ["x"], "contexts": "['c', 'd']"},
         {"answer": np.float64(1980), "ground_truths": ["y"], "contexts": ["c", None]},
@@ -308,14 +296,11 @@ def test_what_is_put_right_is_counted_by_column_and_warned_of():
     assert frame["answer"].tolist() == ["1979", "1980", None, "True"]
     assert frame["reference"].tolist() == ["x", "y", None, "z"]
     assert frame["chunks"].tolist() == [["c", "d"], ["c"], [], ["only one"]]
-    assert sorted(frame.attrs["repairs"]) == [
-        "cells of 'answer' put right: 3",
-        "cells of 'chunks' put right: 3",
-        "cells of 'reference' put right: 3",
-    ]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert read_answers([OURS]).attrs["repairs"] == []
+    repairs = [f"cells of '{name}' put right: 3" for name in ("answer", "chunks", "reference")]
+    assert sorted(frame.attrs["repairs"]) == repairs
+    recwarn.clear()
+    assert read_answers([OURS]).attrs["repairs"] == []
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize(
@@ -335,26 +320,15 @@ def test_what_is_put_right_is_counted_by_column_and_warned_of():
     ],
 )
 def test_a_cell_that_cannot_be_read_is_one_error_with_file_line_and_column(
-    change, column, tmp_path
+    change, column, write_lines
 ):
-    path = tmp_path / "answers.jsonl"
-    rows = [RAGAS | {"id": "1"}, RAGAS | {"id": "2"} | change]
-    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    path = write_lines("answers.jsonl", RAGAS | {"id": "1"}, RAGAS | {"id": "2"} | change)
     with refused(DataError, rf"answers\.jsonl, line 2: {column}") as caught:
         read_answers(path)
     assert len(str(caught.value)) < 1000
 
 
-FORMATS = [
-    "dicts",
-    "frame",
-    "a.csv",
-    "a.tsv",
-    "a.jsonl",
-    "a.json",
-    "a.parquet",
-    "a.jsonl.gz",
-]
+FORMATS = ["dicts", "frame", *(f"a{ending}" for ending in WRITERS if ending != ".gz"), "a.jsonl.gz"]
 CODE = "if (a || b) return early;"
 TRICKY = [
     {
@@ -363,6 +337,7 @@ TRICKY = [
         "reference": "nan",
         "chunks": ["nan", "None"],
         "retrieved": [1, 2],
+        "relevant": [2.0],
     },
     {
         "question": "if (a || b)?",
@@ -384,7 +359,6 @@ TRICKY = [
         "chunks": ["\ttab, 'it'"],
     },
 ]
-TRICKY[0]["relevant"] = [2.0]
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -399,14 +373,14 @@ def test_the_same_row_has_the_same_score_in_every_format(tmp_path):
     assert scored["dicts"]["RR"][0] == 0.5
 
 
-def test_two_bars_separate_texts_in_a_csv_alone_and_a_text_in_json_lines_is_one(tmp_path):
-    (tmp_path / "a.jsonl").write_text('{"answer": "a", "contexts": "if (a || b) return early;"}')
+def test_two_bars_separate_texts_in_a_csv_alone_and_a_text_in_json_lines_is_one(put, write_lines):
+    lines = write_lines("a.jsonl", {"answer": "a", "contexts": CODE})
     with pytest.warns(UserWarning, match="cells of 'chunks' put right: 1"):
-        assert read_answers(tmp_path / "a.jsonl")["chunks"][0] == ["if (a || b) return early;"]
-    (tmp_path / "a.csv").write_text("answer,contexts,retrieved,relevant\na,One. || Two.,1||2,2\n")
-    read = read_answers(tmp_path / "a.csv")
+        assert read_answers(lines)["chunks"][0] == [CODE]
+    path = put("a.csv", "answer,contexts,retrieved,relevant\na,One. || Two.,1||2,2\n")
+    read = read_answers(path)
     assert (read["chunks"][0], read["retrieved"][0]) == (["One.", "Two."], ["1", "2"])
-    assert rb.score(tmp_path / "a.csv", ["ranking"])["RR"][0] == 0.5
+    assert rb.score(path, ["ranking"])["RR"][0] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -416,41 +390,32 @@ def test_two_bars_separate_texts_in_a_csv_alone_and_a_text_in_json_lines_is_one(
         "\r\nquestion,answer\r\nWho?,Ann",
     ],
 )
-def test_a_csv_with_other_line_ends_is_read(tmp_path, text):
-    (tmp_path / "a.csv").write_bytes(text.encode())
-    assert read_answers(tmp_path / "a.csv")[["question", "answer"]].values.tolist() == [
-        ["Who?", "Ann"]
-    ]
-    (tmp_path / "a.jsonl").write_bytes(b'{"answer": "a"}\r{"answer": "b"}\r')
-    assert read_answers(tmp_path / "a.jsonl")["answer"].tolist() == ["a", "b"]
+def test_a_csv_with_other_line_ends_is_read(put, text):
+    read = read_answers(put("a.csv", text))
+    assert read.loc[0, ["question", "answer"]].tolist() == ["Who?", "Ann"]
+    lines = put("a.jsonl", '{"answer": "a"}\r{"answer": "b"}\r')
+    assert read_answers(lines)["answer"].tolist() == ["a", "b"]
 
 
 def test_an_empty_answer_or_context_of_a_csv_is_a_text_as_in_json_and_a_cell_may_be_long(tmp_path):
     row = {"answer": "", "context": "", "reference": "", "question": "q" * 2_000_000}
     for name in ("a.csv", "a.jsonl"):
-        read = read_answers(stored(tmp_path, name, [row]))
-        assert read.loc[0, ["answer", "context", "reference"]].tolist() == ["", "", None], name
-        assert len(read.loc[0, "question"]) == 2_000_000
+        read = read_answers(stored(tmp_path, name, [row])).loc[0]
+        assert read[["answer", "context", "reference"]].tolist() == ["", "", None], name
+        assert len(read["question"]) == 2_000_000
 
 
-def test_a_column_that_occurs_twice_is_named(tmp_path):
-    (tmp_path / "a.csv").write_text("answer,system,answer\na,b,c\n")
+def test_a_column_that_occurs_twice_is_named(put):
     with refused(DataError, r"a\.csv, line 1: a column occurs twice"):
-        read_answers(tmp_path / "a.csv")
+        read_answers(put("a.csv", "answer,system,answer\na,b,c\n"))
 
 
 def test_the_best_of_several_true_answers_counts_and_labels_ask_for_one():
-    rows = [
-        {
-            "question": "q",
-            "answer": "New York",
-            "reference": ["Albany", "new york"],
-            "chunks": ["x"],
-        }
-    ]
-    assert rb.score(rows, ["exact_match"])["exact_match"].tolist() == [1.0]
+    row = {"question": "q", "answer": "New York", "chunks": ["x"]}
+    row["reference"] = ["Albany", "new york"]
+    assert rb.score([row], ["exact_match"])["exact_match"].tolist() == [1.0]
     with refused(DataError, "several true answers in 'reference'"):
-        rb.score([rows[0] | {"references": ["x"]}], ["fully_right"], "ollama:llama3:8b")
+        rb.score([row | {"references": ["x"]}], ["fully_right"], "ollama:llama3:8b")
 
 
 @pytest.mark.parametrize(
@@ -501,29 +466,26 @@ def test_all_bad_cells_are_listed_together():
         ("list.json", b"[1]", r"list\.json: a table as int"),
     ],
 )
-def test_a_file_that_is_missing_or_damaged_is_told(tmp_path, name, content, message):
+def test_a_file_that_is_missing_or_damaged_is_told(tmp_path, put, name, content, message):
     if content is not None:
-        (tmp_path / name).write_bytes(content)
+        put(name, content)
     with refused(DataError, message):
         read_answers(tmp_path / name)
 
 
-def test_a_csv_as_spreadsheets_write_it_is_read_and_other_kinds_are_refused(tmp_path):
-    path = tmp_path / "bare.csv"
-    path.write_bytes("question,answer\nWo?,Köln\n".encode("utf-8-sig"))
-    assert read_answers(path)[["question", "answer"]].to_numpy().tolist() == [["Wo?", "Köln"]]
-    (tmp_path / "answers.xlsx").write_bytes(b"PK")
+def test_a_csv_as_spreadsheets_write_it_is_read(put):
+    read = read_answers(put("bare.csv", "question,answer\nWo?,Köln\n".encode("utf-8-sig")))
+    assert read.loc[0, ["question", "answer"]].tolist() == ["Wo?", "Köln"]
     with refused(ConfigError, r"unknown kind of file '.xlsx'(.|\n)*Save as, CSV UTF-8"):
-        read_answers(tmp_path / "answers.xlsx")
-    strange = [
-        (pd.DataFrame(), "holds no record"),
-        ([], "holds no record"),
-        ([Sample], "a table as"),
-        (3, "a table as int"),
-    ]
-    for nothing, message in strange:
-        with refused(DataError, message):
-            read_answers(nothing)
+        read_answers(put("answers.xlsx", b"PK"))
+
+
+test_what_is_no_table_of_answers_is_refused = refusals(
+    (lambda: read_answers(pd.DataFrame()), DataError, "holds no record"),
+    (lambda: read_answers([]), DataError, "holds no record"),
+    (lambda: read_answers([Sample]), DataError, "a table as"),
+    (lambda: read_answers(3), DataError, "a table as int"),
+)
 
 
 def test_rows_without_a_question_are_not_one_question():

@@ -18,7 +18,6 @@ from ragbench.metrics import claims
 from ragbench.metrics.claims import (
     CHECKS,
     COUNTS,
-    GROUPS,
     IN_RETRIEVED,
     METRICS,
     claim_metrics,
@@ -36,76 +35,84 @@ def labelled(tables, name="q"):
     return {"id": name, **dict(zip(CHECKS, tables, strict=True))}
 
 
+def flags(text):
+    """Labels of claims (rows) by chunks (columns), written as "10 01"."""
+    return [[int(flag) for flag in row] for row in text.split()]
+
+
 def slow(
     response, reference, response_chunks, reference_chunks, empty=math.nan
 ) -> dict[str, float]:
     """The definitions of section 3.3, one claim at a time."""
     chunks = range(max(map(len, [*response_chunks, *reference_chunks]), default=0))
     relevant = [j for j in chunks if any(row[j] for row in reference_chunks)]
-    counts = dict.fromkeys(METRICS, 0)
-    for correct, row in zip(response, response_chunks, strict=True):
-        from_relevant = any(row[j] for j in relevant)
-        counts["precision"] += correct
-        counts["faithfulness"] += any(row)
-        counts["self_knowledge"] += correct and not any(row)
-        counts["hallucination"] += not correct and not any(row)
-        counts["relevant_noise_sensitivity"] += not correct and from_relevant
-        counts["irrelevant_noise_sensitivity"] += not correct and any(row) and not from_relevant
-    for covered, row in zip(reference, reference_chunks, strict=True):
-        counts["recall"] += covered
-        counts["claim_recall"] += any(row)
-        counts["context_utilization"] += covered and any(row)
-    counts["context_precision"] = len(relevant)
-    whole = dict.fromkeys(METRICS, len(response)) | dict.fromkeys(
-        ("recall", "claim_recall"), len(reference)
-    )
-    whole["context_utilization"] = counts["claim_recall"]
-    whole["context_precision"] = len(chunks) if reference else 0
-    values = {}
-    for name in METRICS:
-        needs_chunks = name in GROUPS["generator"] and name != "context_utilization"
-        needs_reference = name.endswith("noise_sensitivity")
-        defined = (chunks or not needs_chunks) and (reference or not needs_reference)
-        values[name] = counts[name] / whole[name] if defined and whole[name] else empty
-    p = values["precision"]
-    r = values["recall"]
-    values["f1"] = empty
+    entailed = [any(row) for row in response_chunks]
+    from_relevant = [any(row[j] for j in relevant) for row in response_chunks]
+    recalled = [any(row) for row in reference_chunks]
+
+    def share(values, defined=True):
+        values = list(values)
+        return sum(values) / len(values) if values and defined else empty
+
+    def response_claims(is_counted, defined=True):
+        labels = zip(response, entailed, from_relevant, strict=True)
+        return share((is_counted(*claim) for claim in labels), chunks and defined)
+
+    p = share(response)
+    r = share(reference)
+    f1 = empty
     if response and reference:
-        values["f1"] = 2 * p * r / (p + r) if p + r else 0.0
-    return values
+        f1 = 2 * p * r / (p + r) if p + r else 0.0
+    return {
+        "precision": p,
+        "recall": r,
+        "f1": f1,
+        "claim_recall": share(recalled),
+        "context_precision": share((j in relevant for j in chunks), reference),
+        "context_utilization": share(
+            covered for covered, found in zip(reference, recalled, strict=True) if found
+        ),
+        "relevant_noise_sensitivity": response_claims(
+            lambda right, entailed, relevant: not right and relevant, reference
+        ),
+        "irrelevant_noise_sensitivity": response_claims(
+            lambda right, entailed, relevant: not right and entailed and not relevant, reference
+        ),
+        "hallucination": response_claims(lambda right, entailed, _: not right and not entailed),
+        "self_knowledge": response_claims(lambda right, entailed, _: right and not entailed),
+        "faithfulness": response_claims(lambda right, entailed, _: entailed),
+    }
 
 
 @st.composite
 def labels(draw, least=0):
     """Four sets of labels as nested lists of booleans; sizes from ``least``."""
     n, m, k = (draw(st.integers(least, 5)) for _ in range(3))
-    flags = st.lists(st.booleans(), min_size=n + m + (n + m) * k, max_size=n + m + (n + m) * k)
-    flat = iter(draw(flags))
-    take = lambda size: [next(flat) for _ in range(size)]  # noqa: E731
-    return take(n), take(m), [take(k) for _ in range(n)], [take(k) for _ in range(m)]
+
+    def booleans(*shape):
+        *outer, size = shape
+        values = st.lists(st.booleans(), min_size=size, max_size=size)
+        for size in outer:
+            values = st.lists(values, min_size=size, max_size=size)
+        return draw(values)
+
+    return booleans(n), booleans(m), booleans(n, k), booleans(m, k)
 
 
 def same(a: dict[str, float], b: dict[str, float]) -> bool:
-    return list(a) == list(b) and all(
-        x == pytest.approx(b[name], nan_ok=True) for name, x in a.items()
-    )
+    return list(a) == list(b) and a == pytest.approx(b, nan_ok=True)
 
 
 # Chunks: two relevant, one irrelevant. 13 response claims: 3 correct and grounded, 2 correct on
 # their own, 1 wrong from a relevant chunk, 2 wrong from a relevant and the irrelevant one, 1 wrong
 # from the irrelevant one; 4 from nowhere.
 RESPONSE = [True] * 5 + [False] * 8
-IN_CHUNKS = (
-    [[1, 0, 0], [0, 1, 1], [0, 0, 1]]
-    + [[0, 0, 0]] * 2
-    + [[1, 1, 0]]
-    + [[0, 1, 1]] * 2
-    + [[0, 0, 1]]
-    + [[0, 0, 0]] * 4
+EXAMPLE = (
+    RESPONSE,
+    [True, False, True, False, True],
+    flags("100 011 001 000 000 110 011 011 001 000 000 000 000"),
+    flags("100 110 000 010 100"),
 )
-REFERENCE = [True, False, True, False, True]
-REFERENCE_CHUNKS = [[1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0], [1, 0, 0]]
-EXAMPLE = (RESPONSE, REFERENCE, IN_CHUNKS, REFERENCE_CHUNKS)
 NUMBERS = (
     5 / 13,
     3 / 5,
@@ -134,39 +141,35 @@ def test_all_eleven_metrics_and_the_counts_worked_by_hand():
 def test_a_claim_that_two_chunks_entail_together_moves_from_self_knowledge_to_faithfulness():
     # Two right claims: the first stands in a chunk, the second follows from both chunks; a third
     # one is wrong.
-    labels = {
-        "id": "x",
-        "response_in_reference": [1, 1, 0],
-        "reference_in_response": [1, 0],
-        "response_in_chunks": [[1, 0], [0, 0], [0, 0]],
-        "reference_in_chunks": [[0, 0], [0, 1]],
-        "response_in_retrieved": ["Entailment", "Entailment", None],
-        "reference_in_retrieved": ["Entailment", "Entailment"],
-    }
+    result = labelled(([1, 1, 0], [1, 0], flags("10 00 00"), flags("00 01")), "x")
+    result["response_in_retrieved"] = ["Entailment", "Entailment", None]
+    result["reference_in_retrieved"] = ["Entailment", "Entailment"]
     alone, together = (
-        claim_metrics_table([labels], in_retrieved=way).iloc[0] for way in (False, True)
+        claim_metrics_table([result], in_retrieved=way).loc["x"] for way in (False, True)
     )
-    expected = {
-        "claim_recall": (1 / 2, 1),
-        "context_utilization": (0, 1 / 2),
-        "self_knowledge": (1 / 3, 0),
-        "faithfulness": (1 / 3, 2 / 3),
-        "hallucination": (1 / 3, 1 / 3),
+    by_one_chunk = {
+        "claim_recall": 1 / 2,
+        "context_utilization": 0,
+        "self_knowledge": 1 / 3,
+        "faithfulness": 1 / 3,
+        "hallucination": 1 / 3,
     }
-    assert set(expected) == set(IN_RETRIEVED)
-    for metric, (one_chunk, all_chunks) in expected.items():
-        assert (alone[metric], together[metric]) == pytest.approx((one_chunk, all_chunks)), metric
-    others = [metric for metric in METRICS if metric not in IN_RETRIEVED]
-    assert alone[others].equals(together[others])
+    by_all_chunks = {
+        "claim_recall": 1,
+        "context_utilization": 1 / 2,
+        "self_knowledge": 0,
+        "faithfulness": 2 / 3,
+        "hallucination": 1 / 3,
+    }
+    moved = list(IN_RETRIEVED)
+    assert alone[moved].to_dict() == pytest.approx(by_one_chunk)
+    assert together[moved].to_dict() == pytest.approx(by_all_chunks)
+    assert alone.drop(moved).equals(together.drop(moved))
 
 
 def test_labels_against_the_retrieved_text_are_there_for_every_claim_or_named():
-    bare = {"id": "x", "response_in_reference": [1], "reference_in_response": [1]}
-    bare |= {
-        "response_in_chunks": [[0]],
-        "reference_in_chunks": [[0]],
-        "response_in_retrieved": ["Entailment", None],
-    }
+    bare = labelled(([1], [1], [[0]], [[0]]), "x")
+    bare["response_in_retrieved"] = ["Entailment", None]
     with refused(DataError, "result 'x': no labels for reference_in_retrieved"):
         claim_metrics_table([bare], in_retrieved=True)
     with refused(DataError, "2 labels against the retrieved text"):
@@ -175,9 +178,8 @@ def test_labels_against_the_retrieved_text_are_there_for_every_claim_or_named():
 
 @pytest.mark.parametrize("name", ["answer_claims", "claims_1000", "claims_prompts"])
 def test_minihops_right_claims_are_held_against_the_retrieved_text_and_wrong_ones_are_not(name):
-    for result in read_ragchecker(
-        packaged_data("minihop", "labels", "claims", f"{name}.json")
-    ).results:
+    path = packaged_data("minihop", "labels", "claims", f"{name}.json")
+    for result in read_ragchecker(path).results:
         labels = zip(
             result.response_in_reference,
             result.response_in_chunks,
@@ -204,17 +206,11 @@ def test_metrics_equal_the_definitions_with_sets(sets, empty):
 @unhurried
 @given(labels(least=1))
 def test_the_two_partitions_of_the_response_claims_add_up_to_one(sets):
-    scores = claim_metrics(*sets)
-    parts = (
-        "precision",
-        "relevant_noise_sensitivity",
-        "irrelevant_noise_sensitivity",
-        "hallucination",
-    )
-    assert sum(scores[name] for name in parts) == pytest.approx(1)
-    assert scores["faithfulness"] + scores["hallucination"] + scores[
-        "self_knowledge"
-    ] == pytest.approx(1)
+    scores = pd.Series(claim_metrics(*sets))
+    wrong = ["relevant_noise_sensitivity", "irrelevant_noise_sensitivity", "hallucination"]
+    assert scores[["precision", *wrong]].sum() == pytest.approx(1)
+    grounds = ["faithfulness", "hallucination", "self_knowledge"]
+    assert scores[grounds].sum() == pytest.approx(1)
 
 
 @unhurried
@@ -222,33 +218,29 @@ def test_the_two_partitions_of_the_response_claims_add_up_to_one(sets):
 def test_order_of_claims_and_chunks_never_matters(sets, random):
     response, reference, in_response, in_reference = sets
     k = max((len(row) for row in [*in_response, *in_reference]), default=0)
-    by_response, by_reference, by_chunk = (
-        random.sample(range(n), n) for n in (len(response), len(reference), k)
-    )
-    shuffled = (
-        [response[i] for i in by_response],
-        [reference[i] for i in by_reference],
-        [[in_response[i][j] for j in by_chunk] for i in by_response],
-        [[in_reference[i][j] for j in by_chunk] for i in by_reference],
-    )
-    assert same(claim_metrics(*sets), claim_metrics(*shuffled))
+    chunks = random.sample(range(k), k)
+
+    def shuffled(labels, matrix):
+        order = random.sample(range(len(labels)), len(labels))
+        return [labels[i] for i in order], [[matrix[i][j] for j in chunks] for i in order]
+
+    response, in_response = shuffled(response, in_response)
+    reference, in_reference = shuffled(reference, in_reference)
+    again = claim_metrics(response, reference, in_response, in_reference)
+    assert same(claim_metrics(*sets), again)
 
 
 @unhurried
 @given(labels(least=1), st.data())
 def test_duplicated_chunk_changes_context_precision_only(sets, data):
-    response, reference, in_response, in_reference = sets
+    *claims, in_response, in_reference = sets
     k = len(in_response[0])
     j = data.draw(st.integers(0, k - 1))
     before = claim_metrics(*sets)
-    after = claim_metrics(
-        response,
-        reference,
-        [[*row, row[j]] for row in in_response],
-        [[*row, row[j]] for row in in_reference],
-    )
+    longer = [[[*row, row[j]] for row in rows] for rows in (in_response, in_reference)]
     is_relevant = any(row[j] for row in in_reference)
     expected = (before["context_precision"] * k + is_relevant) / (k + 1)
+    after = claim_metrics(*claims, *longer)
     assert after == pytest.approx(before | {"context_precision": expected}, nan_ok=True)
 
 
@@ -259,29 +251,22 @@ def test_many_results_of_different_sizes_score_as_each_alone(sets):
     assert table.index.tolist() == [f"q{i}" for i in range(len(sets))]
     assert table.columns.tolist() == [*METRICS, *COUNTS]
     assert table.dtypes.tolist() == [np.float64] * len(METRICS) + [np.int64] * len(COUNTS)
-    for i, one in enumerate(sets):
-        assert same(table.iloc[i][list(METRICS)].to_dict(), slow(*one))
-        assert table.iloc[i][list(COUNTS[:2])].tolist() == [len(one[0]), len(one[1])]
+    for (_, row), one in zip(table.iterrows(), sets, strict=True):
+        assert same(row[list(METRICS)].to_dict(), slow(*one))
+        assert row[list(COUNTS[:2])].tolist() == [len(one[0]), len(one[1])]
 
 
 def test_labels_may_be_words_numbers_arrays_or_frames():
-    words = {True: "Entailment", False: "Contradiction"}
-    vectors = [[words[x] for x in part] for part in EXAMPLE[:2]]
-    matrices = [[[words[x] for x in row] for row in part] for part in EXAMPLE[2:]]
+    booleans = [np.array(part, bool) for part in EXAMPLE]
+    words = [np.where(part, "Entailment", "Contradiction") for part in booleans]
     expected = claim_metrics(*EXAMPLE)
     for form in (
-        [*vectors, *matrices],
-        [np.array(part) for part in (*vectors, *matrices)],
-        [np.array(part, float) for part in EXAMPLE],
-        [np.asfortranarray(part, dtype=bool) for part in EXAMPLE],
-        [
-            [np.array(row, bool) for row in part] if isinstance(part[0], list) else tuple(part)
-            for part in EXAMPLE
-        ],
-        [
-            pd.DataFrame(part) if isinstance(part[0], list) else pd.Series(part)
-            for part in (*vectors, *matrices)
-        ],
+        [part.tolist() for part in words],
+        words,
+        [part.astype(float) for part in booleans],
+        [np.asfortranarray(part) for part in booleans],
+        [tuple(part) for part in booleans],
+        [pd.DataFrame(part) if part.ndim == 2 else pd.Series(part) for part in words],
     ):
         assert claim_metrics(*form) == expected
     assert claim_metrics([False], [1], [["Neutral"]], [[1]])["hallucination"] == 1
@@ -298,7 +283,7 @@ UNDEFINED = {
     ),
     "no reference claim": (
         ([1, 0], [], [[1, 0], [0, 0]], []),
-        {"recall", "f1", *METRICS[3:6], *METRICS[6:8]},
+        {"recall", "f1", *METRICS[3:8]},
     ),
     "no chunk": (([1, 0], [1], [[], []], [[]]), set(METRICS[4:])),
     "no chunk, a list": (([1, 0], [1], [], []), set(METRICS[4:])),
@@ -311,9 +296,8 @@ UNDEFINED = {
 def test_what_is_undefined_is_nan_and_zero_only_by_name(sets, undefined):
     scores = claim_metrics(*sets)
     assert {name for name, value in scores.items() if math.isnan(value)} == undefined
-    for empty, value in ((0.0, 0.0), (0.25, 0.25)):
-        expected = {name: value if name in undefined else scores[name] for name in scores}
-        assert claim_metrics(*sets, empty=empty) == expected
+    for empty in (0.0, 0.25):
+        assert claim_metrics(*sets, empty=empty) == scores | dict.fromkeys(undefined, empty)
 
 
 def test_no_result_at_all_gives_an_empty_table():
@@ -362,17 +346,16 @@ def test_averages_leave_out_what_is_undefined():
     ],
 )
 def test_bad_labels_are_named_with_field_and_place(change, said):
-    good = labelled(([True, False], [True], [[1, 0, 1], [0, 0, 0]], [[1, 0, 0]]), "q7")
-    name = good.pop("id")
-    for call in (
-        lambda: claim_metrics(**good | change),
-        lambda: claim_metrics_table([{"id": name} | good | change]),
-    ):
-        with pytest.raises(DataError) as caught:
-            call()
-        for part in said:
-            assert part in str(caught.value)
-    assert "result 'q7'" in str(caught.value)
+    result = labelled(([True, False], [True], flags("101 000"), flags("100")), "q7") | change
+    with pytest.raises(DataError) as in_table:
+        claim_metrics_table([result])
+    del result["id"]
+    with pytest.raises(DataError) as alone:
+        claim_metrics(**result)
+    for part in said:
+        assert part in str(alone.value)
+        assert part in str(in_table.value)
+    assert "result 'q7'" in str(in_table.value)
 
 
 def test_missing_labels_are_named_with_the_fields_that_nobody_knows():
@@ -424,22 +407,12 @@ def test_recorded_example_is_reproduced_per_question_and_overall(data_mirror):
     recorded = read_ragchecker(data_mirror / "ragchecker" / "examples" / "checking_outputs.json")
     table = claim_metrics_table(recorded.results)
     assert len(table) == 2
-    for result in recorded.results:
-        ours = {
-            claims.RAGCHECKER_NAMES[name]: value
-            for name, value in table.loc[result.id, list(METRICS)].items()
-        }
-        assert ours == result.metrics
+    ours = table[list(METRICS)].rename(columns=claims.RAGCHECKER_NAMES)
+    assert ours.to_dict("index") == {result.id: result.metrics for result in recorded.results}
     assert ragchecker_averages(table) == recorded.metrics
 
 
 def test_a_bad_label_against_the_retrieved_text_is_named_by_its_place():
-    together = [None, "bad"]
-    labels = (
-        ["Entailment", "Neutral"],
-        ["Entailment"],
-        [["Entailment"], ["Neutral"]],
-        [["Neutral"]],
-    )
+    labels = ([1, 0], [1], [[1], [0]], [[0]])
     with refused(DataError, r"the retrieved text\[1\]: label 'bad'"):
-        claims.claim_metrics(*labels, response_in_retrieved=together)
+        claim_metrics(*labels, response_in_retrieved=[None, "bad"])
