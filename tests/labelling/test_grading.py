@@ -49,9 +49,8 @@ def grade_by_word(body):
 def judged(reply, answers, **options):
     """The grades of a judge model that replies so, and how often it was asked."""
     with FakeOllama(reply=reply) as fake:
-        return grade(fake.model(num_ctx=8192), ALL, answers, progress=False, **options), len(
-            fake.calls
-        )
+        grades = grade(fake.model(num_ctx=8192), ALL, answers, progress=False, **options)
+        return grades, len(fake.calls)
 
 
 def grid(budgets=(100, 200, 300), retrievers=("bm25", "sim"), questions=(BRIDGE, YES_NO)):
@@ -85,12 +84,8 @@ def test_ten_per_prompt_is_one_call_per_question_and_retriever_as_the_thesis_cou
 
 
 def test_six_systems_of_one_question_share_a_prompt_the_one_without_context_too():
-    retrieved = [
-        Answer("b1", "w1", "g", meta={"retriever": r, "budget": b})
-        for b in (100, 1000)
-        for r in "abcde"
-    ]
-    alone = Answer("b1", "w2", "g", meta={"retriever": None, "budget": 0})
+    retrieved = [*grid([100], "abcde", [BRIDGE]), *grid([1000], "abcde", [BRIDGE])]
+    (alone,) = grid([0], [None], [BRIDGE])
     assert group_answers([alone, *retrieved], "systems") == [(0, 6, 7, 8, 9, 10), (1, 2, 3, 4, 5)]
 
 
@@ -114,17 +109,19 @@ def test_the_prompt_holds_question_true_answer_facts_and_every_answer_on_its_own
 
 def test_shuffling_is_recorded_seeded_and_changes_no_grade_of_a_fair_judge():
     answers = grid(budgets=range(100, 1001, 100))
-    orders = (None, 1, 1, 2)
-    plain, one, again, two = (
-        judged(grade_by_word, answers, per_prompt="ten", order=o)[0] for o in orders
-    )
-    assert [g.value for g in plain] == [g.value for g in one] == [g.value for g in two]
-    positions = [[g.meta["position"] for g in run] for run in (plain, one, again, two)]
-    assert positions[0] == list(range(1, 11)) * 4
-    assert positions[1] == positions[2] != positions[3]
-    assert sorted(positions[1][:10]) == list(range(1, 11))
-    assert positions[1][:10] != positions[1][10:20]  # each prompt has an order of its own
-    assert one[0].meta["order"] == 1
+    values = []
+    positions = []
+    for order in (None, 1, 1, 2):
+        grades, _ = judged(grade_by_word, answers, per_prompt="ten", order=order)
+        assert grades[0].meta["order"] == order
+        values.append([g.value for g in grades])
+        positions.append([g.meta["position"] for g in grades])
+    plain, one, again, two = positions
+    assert values == [values[0]] * 4
+    assert plain == list(range(1, 11)) * 4
+    assert one == again != two
+    assert sorted(one[:10]) == list(range(1, 11))
+    assert one[:10] != one[10:20]  # each prompt has an order of its own
 
 
 @pytest.mark.parametrize(
@@ -217,9 +214,7 @@ def test_a_prompt_of_ones_own_brings_its_scale(tmp_path):
     answers = [Answer("1", text, "x") for text in ("Ann", "Bob", "Cy")]
     replies = iter([2, 0, 5, 5])  # 5 is no grade of this scale, asked twice
     with FakeOllama(reply=lambda body: json.dumps({"grades": [next(replies)]})) as server:
-        grades = grade(
-            server.model(), ASKED, answers, prompt=prompt, concurrency=1, progress=False, retries=0
-        )
+        grades = grade(server.model(), ASKED, answers, prompt=prompt, progress=False, retries=0)
     assert [graded.value for graded in grades] == [2, 0, None]
     rows = pd.DataFrame({"system": "a", "grade": [2, 0, None], "seconds": 1.0})
     (row,) = grade_shares(rows, "system", scale=prompt_scale(prompt)).to_dict("records")

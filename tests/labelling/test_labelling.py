@@ -3,6 +3,7 @@
 import math
 import multiprocessing
 import re
+import time
 
 import ipywidgets
 import numpy as np
@@ -122,16 +123,28 @@ def test_a_file_of_something_else_is_left_alone(tmp_path, labels_file):
     assert [one["item"] for one in loaded(tmp_path)] == ["q1", "q2"]
 
 
-def _write_many(path, annotator, n):
+def _write_many(path, annotator, n, both_are_there):
+    both_are_there.wait(60)
     for i in range(n):
         people.append_labels(path, [row(f"q{i}", "4", annotator), row(f"q{i}", "5", annotator)])
 
 
 @pytest.mark.posix
-def test_two_people_write_to_one_file_at_once_and_no_row_is_lost(tmp_path):
+def test_two_people_write_to_one_file_at_once_and_no_row_is_lost(tmp_path, monkeypatch):
+    to_csv = pd.DataFrame.to_csv
+
+    def slowly(*arguments, **options):
+        time.sleep(0.02)  # or writers hardly meet, even without their lock
+        return to_csv(*arguments, **options)
+
+    monkeypatch.setattr(pd.DataFrame, "to_csv", slowly)
     path = tmp_path / "labels.csv"
     context = multiprocessing.get_context("fork")
-    writers = [context.Process(target=_write_many, args=(path, name, 20)) for name in ("ana", "bo")]
+    together = context.Barrier(2)
+    writers = [
+        context.Process(target=_write_many, args=(path, name, 20, together))
+        for name in ("ana", "bo")
+    ]
     for writer in writers:
         writer.start()
     for writer in writers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import ClassVar
 
 import pytest
@@ -12,6 +13,8 @@ from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import RunnableLambda
+from langchain_ollama import ChatOllama
 from pydantic import BaseModel, SecretStr
 
 import ragbench as rb
@@ -49,9 +52,8 @@ STEPS = {
 def test_a_reply_is_as_long_as_its_step_needs_unless_the_model_names_a_bound(step, own, fake):
     call, bound = STEPS[step]
     call({"use": "ollama:llama3:8b", "host": fake.url, **own})
-    assert {seen.body["options"]["num_predict"] for seen in fake.calls} == {
-        own.get("num_predict", bound)
-    }
+    sent = {seen.body["options"]["num_predict"] for seen in fake.calls}
+    assert sent == {own.get("num_predict", bound)}
 
 
 def test_a_modelfiles_own_bound_is_not_overruled_and_the_key_stays(fake, tmp_path):
@@ -171,14 +173,8 @@ def test_what_cannot_work_is_named(spec, options, words, monkeypatch):
 
 
 def test_a_plain_chat_ollama_gets_the_same_protection(fake):
-    from langchain_ollama import ChatOllama
-
-    plain = ChatOllama(
-        model="llama3:8b",
-        base_url=fake.url,
-        num_ctx=512,
-        client_kwargs={"headers": {"x-team": "rag"}},
-    )
+    headers = {"x-team": "rag"}
+    plain = ChatOllama(model="llama3:8b", base_url=fake.url, client_kwargs={"headers": headers})
     fake.fault = lambda prompt, before: Fault("no_end_mark") if prompt == "p1" else None
     replies = ask(plain, ["p0", "p1", "p2"], retries=0)
     assert [reply.error and reply.error.kind for reply in replies] == [None, "server", None]
@@ -197,9 +193,9 @@ def test_a_copy_of_a_model_is_asked_with_its_own_options(fake):
 
 
 def test_an_openai_server_is_asked_with_explicit_options_and_counted(fake):
-    more = {"temperature": 0.5, "seed": 3, "num_predict": 50, "digest": "d" * 9}
-    reply = ask(fake.model("openai:made", **more), ["a b"])[0]
-    sent = {"temperature": 0.5, "seed": 3, "max_tokens": 50, "model": "made"}
+    more = {"temperature": 0.5, "seed": 3}
+    (reply,) = ask(fake.model("openai:made", num_predict=50, digest="d" * 9, **more), ["a b"])
+    sent = more | {"max_tokens": 50, "model": "made"}
     assert sent.items() <= fake.calls[0].body.items()
     assert (reply.ok, reply.usage.prompt_tokens, reply.finish) == (True, 6, "stop")
     assert reply.digest == "d" * 9
@@ -230,18 +226,18 @@ def test_a_server_that_refuses_the_form_of_a_schema_gets_the_one_that_its_model_
     ],
 )
 def test_failures_of_openai_servers_have_the_same_names(fault, kind):
+    deadline_s = 0.5 if kind == "timeout" else 10
     with FakeOllama(fault=lambda p, n: fault, models={"made": "d"}) as fake:
-        reply = ask(
-            fake.model("openai:made"), ["p"], retries=0, deadline_s=0.5 if kind == "timeout" else 10
-        )[0]
+        (reply,) = ask(fake.model("openai:made"), ["p"], retries=0, deadline_s=deadline_s)
     assert reply.error.kind == kind
     assert reply.error.got.startswith(f"openai:made at {fake.url}/v1")
 
 
 def test_num_ctx_of_an_openai_server_is_checked_and_part_of_the_key(fake, tmp_path):
-    path = tmp_path / "c.sqlite"
-    (fine,) = ask(fake.model("openai:made"), ["word " * 300], cassette=path)
-    (small,) = ask(fake.model("openai:made", num_ctx=304), ["word " * 300], cassette=path)
+    fine, small = (
+        ask(fake.model("openai:made", **window), ["word " * 300], cassette=tmp_path / "c.sqlite")[0]
+        for window in ({}, {"num_ctx": 304})
+    )
     assert fine.ok
     assert "fills the window: 304 tokens" in str(small.error)
 
@@ -305,15 +301,12 @@ def test_any_langchain_chat_model_can_be_asked():
 
 
 def test_other_models_are_recorded_by_their_options_without_secrets_and_addresses(tmp_path):
-    cassette = Cassette(tmp_path / "c.sqlite")
-    ask(Scripted(), ["p"], cassette=cassette)
-    assert ask(Scripted(service_url="http://else", token="other-token"), ["p"], cassette=cassette)[
-        0
-    ].cached
-    assert not ask(Scripted(temperature=0.7), ["p"], cassette=cassette)[0].cached
-    cassette.close()
-    assert b"hf_secret" not in (tmp_path / "c.sqlite").read_bytes()
-    assert b"somewhere" not in (tmp_path / "c.sqlite").read_bytes()
+    elsewhere = {"service_url": "http://else", "token": "other-token"}
+    path = tmp_path / "c.sqlite"
+    with Cassette(path) as tape:
+        for options, cached in (({}, False), (elsewhere, True), ({"temperature": 0.7}, False)):
+            assert ask(Scripted(**options), ["p"], cassette=tape)[0].cached == cached
+    assert not re.search(b"hf_secret|somewhere", path.read_bytes())
 
 
 def test_structured_replies_of_other_models_are_validated_all_the_same():
@@ -328,14 +321,11 @@ def test_a_model_that_knows_structured_output_is_told_of_the_schema():
 
     class Knowing(Scripted):
         def with_structured_output(self, schema, *, include_raw=False, **kwargs):
-            from langchain_core.runnables import RunnableLambda
-
             told.append(dict(schema))
             schema.clear()  # what a client does with it is its own affair
             call = {"name": "Word", "args": {"word": "by tool"}, "id": "1", "type": "tool_call"}
-            return RunnableLambda(
-                lambda _: {"raw": AIMessage(content="", tool_calls=[call]), "parsed": None}
-            )
+            raw = AIMessage(content="", tool_calls=[call])
+            return RunnableLambda(lambda _: {"raw": raw, "parsed": None})
 
     replies = ask(Knowing(), ["a", "b"], schema=Word)
     assert [reply.parsed for reply in replies] == [Word(word="by tool")] * 2

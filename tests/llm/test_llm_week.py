@@ -120,12 +120,13 @@ def test_the_deadline_begins_with_the_first_byte(writing_s, late):
 def test_a_plan_counts_no_reply_of_other_options(fake, tmp_path):
     with Cassette(tmp_path / "c.sqlite") as cassette:
         ask(fake.model(num_ctx=1024), ["a", "b"], cassette=cassette, step="s", **FAST)
-        same, other = (
-            plan({"s": 2}, fake.model(**options), cassette)["s"]
-            for options in ({"num_ctx": 1024}, {"num_ctx": 2048})
-        )
-        cooler = plan({"s": 2}, fake.model(num_ctx=1024, temperature=0.9), cassette)["s"]
-    assert [step.cached for step in (same, other, cooler)] == [2, 0, 0]
+        same = {"num_ctx": 1024}
+        for options, cached in (
+            (same, 2),
+            ({"num_ctx": 2048}, 0),
+            (same | {"temperature": 0.9}, 0),
+        ):
+            assert plan({"s": 2}, fake.model(**options), cassette)["s"].cached == cached
 
 
 def recorded(cassette, seconds, tokens=(0, 0), speeds=(0.0, 0.0)):
@@ -159,12 +160,8 @@ def test_a_plan_goes_by_tokens_read_and_written_at_the_latest_speed(fake, tmp_pa
 
 
 def test_version_and_quantisation_are_facts_of_a_model(fake):
-    facts = model_facts(fake.model()).to_dict()
-    assert (facts["server"], facts["weights"], facts["digest"]) == (
-        "Ollama 0.24.0",
-        "8.0B, Q4_0",
-        DIGEST,
-    )
+    expected = {"server": "Ollama 0.24.0", "weights": "8.0B, Q4_0", "digest": DIGEST}
+    assert expected.items() <= model_facts(fake.model()).to_dict().items()
 
 
 @pytest.mark.parametrize(("good", "asked"), [(None, 20), (3, 60)])
@@ -288,8 +285,9 @@ def test_an_environment_that_cannot_be_used_troubles_no_replay(
     if variable == "SSL_CERT_FILE":  # the tests read no certificates else
         monkeypatch.setattr("ssl.SSLContext.load_verify_locations", refuse)
     tape = Cassette(path, "replay")
-    assert ask(chat_model("ollama:llama3:8b", host=host), ["p"], cassette=tape)[0].cached
-    (reply,) = ask(chat_model("ollama:llama3:8b", host=host), ["p"], **FAST)
+    model = chat_model("ollama:llama3:8b", host=host)
+    assert ask(model, ["p"], cassette=tape)[0].cached
+    (reply,) = ask(model, ["p"], **FAST)
     assert (reply.error.kind, value in str(reply.error)) == ("down", True)
 
 
@@ -385,8 +383,6 @@ def test_a_gateway_that_refuses_a_parameter_is_said_with_the_option_that_helps(
     fake.fault = None
     assert ask(fake.model("openai:made", **option), ["p"], **FAST)[0].ok
     sent = fake.calls[-1].body
-    assert ("max_tokens" in sent, sent["temperature"]) == (
-        "extra_body" not in option,
-        option.get("temperature", 0),
-    )
+    assert ("max_tokens" in sent) == ("extra_body" not in option)
+    assert sent["temperature"] == option.get("temperature", 0)
     assert {sent.get("max_tokens"), sent.get("max_completion_tokens")} == {None, 2048}
