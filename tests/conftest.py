@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def data_mirror() -> Path:
+def data_mirror():
     """The folder RAGBENCH_DATA points to; tests that use it carry the marker ``data``."""
     return Path(os.environ["RAGBENCH_DATA"]).expanduser()
 
@@ -93,7 +93,7 @@ def recorded(data_mirror):
     mirror.
     """
 
-    def read(path: str):
+    def read(path):
         with gzip.open(data_mirror / path, "rt", encoding="utf-8", newline="") as file:
             if path.endswith(".csv.gz"):
                 return list(csv.DictReader(file))
@@ -110,7 +110,7 @@ def recorded(data_mirror):
 def write_lines(tmp_path):
     """Writes records as JSON lines under a name, and returns the path."""
 
-    def write(name: str, *rows: dict) -> Path:
+    def write(name, *rows):
         (tmp_path / name).write_text(
             "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
         )

@@ -27,7 +27,7 @@ NOTHING = "There is not enough information."
 TOWNS = ["Ely", "York", "Bath", "Ripon", "Truro", "Wells", "Leeds", "Derby"]
 
 
-def graded(request, grade: int = 5) -> str | None:
+def graded(request, grade=5):
     """The reply of a judge that gives this grade to whatever it is shown; None where a generator is
     asked.
     """
@@ -37,7 +37,7 @@ def graded(request, grade: int = 5) -> str | None:
     return json.dumps({name: [grade] * spec.get("minItems", 1)})
 
 
-def towns(request) -> str:
+def towns(request):
     """The reply of a model that knows where Person0 was born, and finds every answer right."""
     prompt = request["messages"][-1]["content"]
     # Every prompt has an answer of its own, or equal gradings would be asked once.
@@ -47,18 +47,18 @@ def towns(request) -> str:
     )
 
 
-def words(text: str) -> list[int]:
+def words(text):
     """A tokenizer: end offsets of words."""
     return [m.end() for m in re.finditer(r"\S+", text)]
 
 
-def write_lines(path: Path, *records: dict) -> Path:
+def write_lines(path, *records):
     """Write records as JSON lines."""
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
 
 
-def people(count: int = 6) -> Dataset:
+def people(count=6):
     """One document and one question per person."""
     documents = []
     questions = []
@@ -79,7 +79,7 @@ def whole(documents):
 class Named:
     """Finds the chunks of the named person first; counts its searches."""
 
-    def __init__(self, chunks, broken: str = "") -> None:
+    def __init__(self, chunks, broken=""):
         self.chunks = chunks
         self.broken = broken
         self.searched = []
@@ -115,7 +115,7 @@ class Copier:
 
     name = "copier"
 
-    def __init__(self, log: str = "", seconds: float = 0.0, broken: str = "") -> None:
+    def __init__(self, log="", seconds=0.0, broken=""):
         self.log = log
         self.seconds = seconds
         self.broken = broken
@@ -150,13 +150,13 @@ class JudgeDouble:
         ]
 
     @staticmethod
-    def grade(text: str, true: str) -> int:
+    def grade(text, true):
         if text == NOTHING:
             return 1
         return 5 if contained(text, true) else 4
 
 
-def experiment(folder, count: int = 6, name: str = "made", **changes) -> Experiment:
+def experiment(folder, count=6, name="made", **changes):
     """A small grid over ``people``."""
     settings = {
         "data": {"people": people(count)},
@@ -172,12 +172,12 @@ def experiment(folder, count: int = 6, name: str = "made", **changes) -> Experim
     return Experiment(name, **(settings | changes))
 
 
-def rows_of(folder, count: int = 6, **changes):
+def rows_of(folder, count=6, **changes):
     """Run the small grid, and return its rows."""
     return experiment(folder, count, **changes).run(progress=False)
 
 
-def live(folder, server, count: int = 2, seed: int = 3, **changes) -> Experiment:
+def live(folder, server, count=2, seed=3, **changes):
     """The same with a model of a server that answers and grades."""
     model = server.model(seed=seed, num_ctx=4096)
     settings = {"generator": {"llama": model}, "judge": {"llama": model}, "options": QUICK}
@@ -194,8 +194,8 @@ class Counting(Embeddings):
 
     model_id = "counting"
 
-    def __init__(self, log: Path | None = None) -> None:
-        self.asked: list[str] = []
+    def __init__(self, log=None):
+        self.asked = []
         self.log = log
 
     def embed_documents(self, texts):
@@ -212,7 +212,7 @@ class Counting(Embeddings):
         return self.embed_documents([text])[0]
 
 
-def killable(where: Path, host: str) -> Experiment:
+def killable(where, host):
     """A grid whose vectors are kept on disk, and whose model answers and grades."""
     embedder = CachedEmbeddings(Counting(where / "embedded.txt"), folder=where)
     model = chat_model("ollama:llama3:8b", host=host)

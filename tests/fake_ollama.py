@@ -62,7 +62,7 @@ class Fault:
     value: Any = None
 
 
-def default_reply(request: dict[str, Any]) -> str:
+def default_reply(request):
     """Answer with something that depends on all that should change an answer."""
     if request.get("format"):
         return json.dumps(example(request["format"]))
@@ -71,13 +71,13 @@ def default_reply(request: dict[str, Any]) -> str:
     return "Answer " + hashlib.sha256(told.encode()).hexdigest()[:8] + "."
 
 
-def at_call(number: int, act: Callable[[], Any]) -> Callable[[dict[str, Any]], str]:
+def at_call(number, act):
     """Return a reply that answers as usual, and does something beside it when that many calls were
     made.
     """
     seen = itertools.count(1)
 
-    def reply(request: dict[str, Any]) -> str:
+    def reply(request):
         if next(seen) == number:
             threading.Thread(target=act).start()
         return default_reply(request)
@@ -85,11 +85,11 @@ def at_call(number: int, act: Callable[[], Any]) -> Callable[[dict[str, Any]], s
     return reply
 
 
-def press_ctrl_c() -> None:
+def press_ctrl_c():
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def example(schema: dict[str, Any], top: dict[str, Any] | None = None) -> Any:
+def example(schema, top=None):
     """Make the smallest value that fits a JSON schema (of the kind pydantic writes)."""
     top = top or schema
     if "$ref" in schema:
@@ -109,7 +109,7 @@ def example(schema: dict[str, Any], top: dict[str, Any] | None = None) -> Any:
     return {"string": "x", "integer": 1, "number": 0.5, "boolean": True, "null": None}[kind]
 
 
-def count_tokens(text: str) -> int:
+def count_tokens(text):
     """Count pieces of up to four word characters, and single other characters."""
     return len(re.findall(r"\w{1,4}|[^\w\s]", text))
 
@@ -161,9 +161,9 @@ class FakeOllama:
     port: int = 0
     tls: ssl.SSLContext | None = None
 
-    def __post_init__(self) -> None:
-        self.calls: list[Call] = []
-        self.other: list[Call] = []
+    def __post_init__(self):
+        self.calls = []
+        self.other = []
         self.most_at_once = self.under_way = 0
         self.others = {
             "/api/version": lambda _: (200, {"version": self.version}),
@@ -172,47 +172,47 @@ class FakeOllama:
             "/api/show": self._show,
             "/api/embed": self._embed,
         }
-        self._prompts: Counter[str] = Counter()
+        self._prompts = Counter()
         self._ready = threading.Event()
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._writers = set()
 
-    def model(self, spec: str = "ollama:llama3:8b", **options: Any) -> Any:
+    def model(self, spec="ollama:llama3:8b", **options):
         """Return the chat model of ragbench that asks this server."""
         from ragbench.llm import chat_model
 
         return chat_model(spec, host=self.url, **options)
 
-    def __enter__(self) -> FakeOllama:
+    def __enter__(self):
         self.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.stop()
 
     @property
-    def url(self) -> str:
+    def url(self):
         return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}"
 
-    def start(self) -> None:
+    def start(self):
         self._ready.clear()
         self._thread = threading.Thread(target=lambda: asyncio.run(self.serve()), daemon=True)
         self._thread.start()
         assert self._ready.wait(10), "the fake server did not start"
 
-    def stop(self) -> None:
+    def stop(self):
         """Stop listening and break every connection, as a killed server does."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(10)
 
-    def wait_for_quiet(self, seconds: float = 30) -> None:
+    def wait_for_quiet(self, seconds=30):
         """Wait until every client is gone: no call of theirs can arrive after that."""
         end = time.monotonic() + seconds
         time.sleep(0.05)  # a connection may just be made
         while self._writers and time.monotonic() < end:
             time.sleep(0.01)
 
-    async def serve(self) -> None:
+    async def serve(self):
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         about = {"host": "127.0.0.1", "port": self.port, "ssl": self.tls}
@@ -226,7 +226,7 @@ class FakeOllama:
         for writer in list(self._writers):
             writer.transport.abort()
 
-    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connection(self, reader, writer):
         self._writers.add(writer)
         try:
             while True:
@@ -244,7 +244,7 @@ class FakeOllama:
             self._writers.discard(writer)
             writer.close()
 
-    async def _answer(self, method: str, call: Call, out: asyncio.StreamWriter) -> None:
+    async def _answer(self, method, call, out):
         sent = call.headers.get("authorization", "none")
         chat = method == "POST" and call.path in ("/api/chat", "/v1/chat/completions")
         refused = self.api_key and sent != f"Bearer {self.api_key}"
@@ -260,7 +260,7 @@ class FakeOllama:
         else:
             await send(out, 404, b"404 page not found", "text/plain")
 
-    def _tags(self, _: dict[str, Any]) -> tuple[int, Any]:
+    def _tags(self, _):
         details = {"family": "llama", "parameter_size": "8.0B", "quantization_level": "Q4_0"}
         same = {"modified_at": CREATED, "size": 4661224676, "details": details}
         same["remote_host"] = self.remote_host
@@ -270,7 +270,7 @@ class FakeOllama:
         ]
         return 200, {"models": rows}
 
-    def _ps(self, _: dict[str, Any]) -> tuple[int, Any]:
+    def _ps(self, _):
         bodies = [call.body for call in self.calls if call.path == "/api/chat"]
         if not bodies:
             return 200, {"models": []}
@@ -280,7 +280,7 @@ class FakeOllama:
         row = {"name": name, "model": name, "size": 100, "digest": "", "context_length": window}
         return 200, {"models": [row]}
 
-    def _show(self, body: dict[str, Any]) -> tuple[int, Any]:
+    def _show(self, body):
         name = body.get("model", "")
         if not self._knows(name):
             return 404, {"error": f"model '{name}' not found"}
@@ -292,7 +292,7 @@ class FakeOllama:
             "capabilities": ["embedding" if embeds else "completion"],
         }
 
-    def _embed(self, body: dict[str, Any]) -> tuple[int, Any]:
+    def _embed(self, body):
         name = body.get("model", "")
         given = body.get("input")
         if not self._knows(name):
@@ -313,7 +313,7 @@ class FakeOllama:
             vectors.append([number / length for number in vector])
         return 200, {"model": name, "embeddings": vectors, "prompt_eval_count": sum(counts)}
 
-    async def _chat(self, call: Call, out: asyncio.StreamWriter) -> None:
+    async def _chat(self, call, out):
         before = self._prompts[call.prompt]
         self._prompts[call.prompt] += 1
         fault = self.fault(call.prompt, before) if self.fault else None
@@ -343,10 +343,10 @@ class FakeOllama:
             self.under_way -= 1
         call.written = time.monotonic()
 
-    def _knows(self, name: str) -> bool:
+    def _knows(self, name):
         return OllamaServer.full_name(name) in map(OllamaServer.full_name, self.models)
 
-    def _refusal(self, body: dict[str, Any]) -> tuple[int, str] | None:
+    def _refusal(self, body):
         """Status and words for a chat that Ollama refuses (0.24.0)."""
         name = body["model"]
         form = body.get("format")
@@ -374,7 +374,7 @@ class FakeOllama:
             return 500, "invalid JSON schema in format"
         return None
 
-    async def _speak(self, body: dict[str, Any], fault: Fault, out: asyncio.StreamWriter) -> None:
+    async def _speak(self, body, fault, out):
         options = body.get("options", {})
         read = self._read(body)
         window = options.get("num_ctx", 4096)
@@ -406,12 +406,10 @@ class FakeOllama:
         parts.append(final | {"message": message_of("")})
         return await stream(out, [json.dumps(part) + "\n" for part in parts], fault)
 
-    def _read(self, body: dict[str, Any]) -> int:
+    def _read(self, body):
         return sum(count_tokens(message.get("content", "")) + 4 for message in body["messages"])
 
-    async def _speak_openai(
-        self, body: dict[str, Any], fault: Fault, out: asyncio.StreamWriter
-    ) -> None:
+    async def _speak_openai(self, body, fault, out):
         form = body.get("response_format", {"type": self.openai_schema})
         if form["type"] != self.openai_schema:
             words = f"1 validation error: response_format.type should be '{self.openai_schema}'"
@@ -439,7 +437,7 @@ class FakeOllama:
         return await send_json(out, answer)
 
 
-def message_of(text: str) -> dict[str, str]:
+def message_of(text):
     return {"role": "assistant", "content": text}
 
 
@@ -447,9 +445,7 @@ class Hangup(Exception):
     """The connection is broken off on purpose."""
 
 
-async def send(
-    out: asyncio.StreamWriter, status: int, body: bytes, kind: str, extra: str = ""
-) -> None:
+async def send(out, status, body, kind, extra=""):
     head = (
         f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{extra}\r\n"
     )
@@ -457,25 +453,23 @@ async def send(
     await out.drain()
 
 
-async def send_json(
-    out: asyncio.StreamWriter, value: Any, status: int = 200, extra: str = ""
-) -> None:
+async def send_json(out, value, status=200, extra=""):
     await send(out, status, json.dumps(value).encode(), "application/json; charset=utf-8", extra)
 
 
-def _chunk(text: str) -> bytes:
+def _chunk(text):
     data = text.encode()
     return f"{len(data):x}\r\n".encode() + data + b"\r\n"
 
 
-async def drop(out: asyncio.StreamWriter, data: bytes) -> None:
+async def drop(out, data):
     out.write(data)
     await out.drain()
     out.transport.abort()
     raise Hangup
 
 
-async def stream(out: asyncio.StreamWriter, lines: list[str], fault: Fault) -> None:
+async def stream(out, lines, fault):
     """Send lines as chunks, broken in the way the fault says."""
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n"
     out.write(head + b"Transfer-Encoding: chunked\r\n\r\n")
@@ -519,7 +513,7 @@ BODIES = {
 }
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

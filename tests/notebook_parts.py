@@ -11,7 +11,7 @@ import nbformat
 from ragbench.notebooks import find
 
 
-def parts(number: str) -> SimpleNamespace:
+def parts(number):
     """Execute the imports, functions, classes and CONSTANTS of a notebook, in its order, and
     nothing else.
     """
@@ -25,7 +25,7 @@ def parts(number: str) -> SimpleNamespace:
     # a table of the package stays as it is
     imported = {alias.name for node in imports for alias in node.names}
 
-    def constant(node: ast.stmt) -> bool:
+    def constant(node):
         target = node.targets[0] if isinstance(node, ast.Assign) else None
         # a column that is added
         target = target.value if isinstance(target, ast.Subscript) else target
@@ -36,17 +36,17 @@ def parts(number: str) -> SimpleNamespace:
         )
 
     body = [node for node in ast.parse(source).body if isinstance(node, kept) or constant(node)]
-    names: dict = {}
+    names = {}
     exec(compile(ast.Module(body, []), str(path), "exec"), names)
     return SimpleNamespace(**names)
 
 
-def run_up_to(number: str, words: str | None, **values: object) -> dict:
+def run_up_to(number, words, **values):
     """Execute the cells of a notebook up to the one with these words (None: all), with other values
     of its parameters; return its names.
     """
     (path,) = (path for path in find() if path.stem.startswith(f"{number}_"))
-    names: dict = {}
+    names = {}
     for cell in nbformat.read(path, 4).cells:
         if cell.cell_type != "code":
             continue

@@ -1,7 +1,5 @@
 """A tiny exported cross-encoder for the tests: a word-level tokenizer, a model that counts."""
 
-from pathlib import Path
-
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -26,7 +24,7 @@ WORDS = [
 ]
 
 
-def tokenizer(folder: Path) -> None:
+def tokenizer(folder):
     made = Tokenizer(WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
     made.pre_tokenizer = Whitespace()
     made.post_processor = TemplateProcessing(
@@ -37,7 +35,7 @@ def tokenizer(folder: Path) -> None:
     made.save(str(folder / "tokenizer.json"))
 
 
-def classifier(folder: Path, first: np.ndarray, second: np.ndarray) -> Path:
+def classifier(folder, first, second):
     """A folder whose model adds up, for a pair, rows of ``first`` (tokens of the first text) and of
     ``second``.
     """
@@ -65,7 +63,7 @@ def classifier(folder: Path, first: np.ndarray, second: np.ndarray) -> Path:
     return folder
 
 
-def rows(width: int, **words: list[float]) -> np.ndarray:
+def rows(width, **words):
     """A table of zeros with a row for each word named."""
     table = np.zeros((len(WORDS), width))
     for word, row in words.items():
@@ -73,7 +71,7 @@ def rows(width: int, **words: list[float]) -> np.ndarray:
     return table
 
 
-def _save(folder: Path, nodes: list, consts: dict, outputs: list, inputs: list[str]) -> None:
+def _save(folder, nodes, consts, outputs, inputs):
     fed = [
         helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "tokens"])
         for name in inputs

@@ -31,11 +31,11 @@ ROOT = project_root()
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def text_of(page: str) -> str:
+def text_of(page):
     return (ROOT / page).read_text(encoding="utf-8")
 
 
-def blocks(page: str, language: str) -> list[str]:
+def blocks(page, language):
     return re.findall(rf"```{language}\n(.*?)```", text_of(page), re.DOTALL)
 
 
@@ -167,7 +167,7 @@ def test_the_python_of_a_page_runs_from_its_first_block_to_its_last(
         "annotator": "ab",
     }
     rb.append_labels("drafts.csv", [accepted])
-    names: dict = {"rb": rb}
+    names = {"rb": rb}
     for number, block in enumerate(blocks(page, "python")):
         code = compile(block, f"{page.name}, block {number}", "exec")
         if any(words in block for words in NOT_RUN):
@@ -185,7 +185,7 @@ def test_every_block_that_is_not_run_is_there():
     assert [words for words in NOT_RUN if words not in text] == []
 
 
-def commands() -> list[str]:
+def commands():
     lines = [line for page in PAGES for block in blocks(page, "sh") for line in block.splitlines()]
     parts = [part.split("#")[0].strip() for line in lines for part in line.split("&&")]
     return sorted({part for part in parts if part.startswith("ragbench ")})

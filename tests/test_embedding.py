@@ -71,7 +71,7 @@ def test_cosines_equal_the_recorded_ones_of_sentence_transformers(minilm):
     np.testing.assert_allclose(np.linalg.norm(v, axis=1), 1, atol=1e-5)
 
 
-def bert_in_numpy(text: str) -> np.ndarray:
+def bert_in_numpy(text):
     """A plain reading of the encoder for one text, in float64."""
     from math import erf, sqrt
 

@@ -208,14 +208,14 @@ LONG_METRICS = [
 ]
 
 
-def table_of(**columns) -> pd.DataFrame:
+def table_of(**columns):
     """Every combination of the columns' values, with a mean and its interval."""
     frame = pd.MultiIndex.from_product(columns.values(), names=columns).to_frame(index=False)
     frame["mean"] = np.linspace(0.1, 0.9, len(frame))
     return frame.assign(low=frame["mean"] - 0.05, high=frame["mean"] + 0.08, n=180)
 
 
-def grades_of(**columns) -> pd.DataFrame:
+def grades_of(**columns):
     return (
         table_of(**columns)
         .assign(**dict.fromkeys(plots.GRADE_NAMES, 0.2))
@@ -245,7 +245,7 @@ KINDS = {
 }  # fmt: skip
 
 
-def unreadable(figure, monkeypatch) -> list[str]:
+def unreadable(figure, monkeypatch):
     """What of a figure's texts is cut, lies on another text or a panel, or is too small on a sheet
     of paper.
     """

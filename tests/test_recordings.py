@@ -147,13 +147,13 @@ def hotpotqa(monkeypatch):
     return hotpotqa_rows()
 
 
-def hotpotqa_rows() -> pd.DataFrame:
+def hotpotqa_rows():
     """The rows behind both tables, each once."""
     both = [recordings.thesis_rows(table) for table in ("Table 3.2", "Table 3.3")]
     return pd.concat(both).drop_duplicates(["question_id", "retriever", "N"], ignore_index=True)
 
 
-def gold_documents(data: Dataset) -> tuple:
+def gold_documents(data):
     """The chunker and the retriever that give whole gold documents."""
     settings = recordings.GRIDS["retrievers"].settings(data)
     return settings["chunker"]["documents"], settings["retriever"][GOLD]

@@ -4,7 +4,6 @@ import math
 import re
 import warnings
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -442,7 +441,7 @@ def test_the_readmes_metric_of_ones_own_works_by_name(monkeypatch):
     assert len([line for line in code.splitlines() if line.strip()]) < 15
     for name in re.findall(r'METRICS\["(\w+)"\]', code):
         monkeypatch.setitem(METRICS, name, None)
-    told: dict[str, Any] = {}
+    told = {}
     exec(code, told)
     assert told["table"]["reference_words"].tolist() == [0.5]  # "ruck." is another word than "ruck"
     assert told["table"]["rouge_l"].between(0.4, 0.9).all()

@@ -57,13 +57,13 @@ class Lab:
     folder: Path
     settings: Path
 
-    def set_theme(self, theme: str) -> None:
+    def set_theme(self, theme):
         """Choose the theme of the next page that is loaded."""
         (self.settings / "themes.jupyterlab-settings").write_text(
             json.dumps({"theme": THEMES[theme]})
         )
 
-    def request(self, path: str, method: str = "GET") -> bytes:
+    def request(self, path, method="GET"):
         """Ask the server's own API."""
         request = urllib.request.Request(
             f"{self.url}{path}", method=method, headers={"Authorization": f"token {TOKEN}"}
@@ -79,11 +79,11 @@ class Book:
     page: object
     errors: list[str] = field(default_factory=list)
 
-    def output(self, cell: int):
+    def output(self, cell):
         """The output area of a code cell, counted from 0."""
         return self.page.locator(".jp-CodeCell").nth(cell).locator(".jp-Cell-outputArea").first
 
-    def run(self, source: str) -> str:
+    def run(self, source):
         """Run Python in the notebook's kernel beside the cells, and return what it printed."""
         return self.page.evaluate(
             """async (code) => {
@@ -100,14 +100,14 @@ class Book:
             source,
         )
 
-    def screenshot(self, cell: int, path: Path) -> None:
+    def screenshot(self, cell, path):
         """Write the picture of one cell's output."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.output(cell).screenshot(path=path)
 
 
 @pytest.fixture(scope="session")
-def chromium() -> str:
+def chromium():
     """Path of the system's Chromium; the tests are skipped where it or Playwright is missing."""
     pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (make setup)")
     path = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -178,7 +178,7 @@ def lab(chromium, tmp_path_factory):
             server.wait()
 
 
-def _wait_until_ready(lab: Lab, server: subprocess.Popen, log: Path, seconds: float = 90) -> None:
+def _wait_until_ready(lab, server, log, seconds=90):
     end = time.monotonic() + seconds
     while time.monotonic() < end and server.poll() is None:
         try:
@@ -216,9 +216,7 @@ def open_notebook(lab, browser):
 
     contexts = []
 
-    def open_(
-        cells: list[str], theme: str = "light", width: int = 1400, height: int = 1000
-    ) -> Book:
+    def open_(cells, theme="light", width=1400, height=1000):
         name = f"{time.monotonic_ns()}.ipynb"
         book = nbformat.v4.new_notebook(
             cells=[nbformat.v4.new_code_cell(source) for source in cells]
@@ -263,7 +261,7 @@ def open_notebook(lab, browser):
 
 
 @pytest.fixture
-def shots(tmp_path) -> Path:
+def shots(tmp_path):
     """Folder for screenshots: RAGBENCH_SCREENSHOTS where it is set (``figures``, to make the
     committed ones anew).
     """

@@ -16,11 +16,11 @@ systems = {"BM25": rb.BM25(chunks), "BM25, short": rb.BM25(chunks, variant="luce
 ]
 
 
-def scores(out) -> list[str]:
+def scores(out):
     return out.locator(".rb-score").all_inner_texts()
 
 
-def wait_for_cut(out, tokens: int) -> None:
+def wait_for_cut(out, tokens):
     """Until both columns are drawn with their line there."""
     expect(out.locator(".rb-cut")).to_have_text([f"{tokens} tokens"] * 2)
 

@@ -31,7 +31,7 @@ BOOK = dg = parts("23")
 class InOrder:
     """Finds the chunks of the corpus in their order, whatever is asked."""
 
-    def __init__(self, chunks) -> None:
+    def __init__(self, chunks):
         self.chunks = chunks
 
     def settings(self):
@@ -41,14 +41,14 @@ class InOrder:
         return [[Hit(c, 1.0, i + 1) for i, c in enumerate(self.chunks[:k])] for _ in queries]
 
 
-def words(*parts: tuple[int, str]) -> str:
+def words(*parts):
     """A text of numbered words, with facts in between: (so many words, then this text)."""
     numbers = iter(range(10_000))
     return " ".join(" ".join([*(f"w{next(numbers)}" for _ in range(n)), fact]) for n, fact in parts)
 
 
 @pytest.fixture
-def world() -> Dataset:
+def world():
     text = words(
         (100, "red stones fall"),
         (500, "blue birds sing"),
@@ -265,7 +265,7 @@ def test_a_model_answers_with_the_optimised_prompt_at_the_default_setting_only(w
     assert laid[laid["factor"] == "prompt"]["value"].unique().tolist() == ["default", "optimised"]
 
 
-def made_scores(**means: float) -> pd.DataFrame:
+def made_scores(**means):
     """Ten questions at every setting with the same score, plus a little of the question's own."""
     rows = [
         {"question_id": f"q{i}", "cluster": i, "retriever": r, **{name: getattr(s, name) for name in dg.PLACE},
@@ -455,11 +455,11 @@ def test_dragonballs_documents_are_long_enough_and_hold_their_references():
     assert {why for _, why in dg.answerable(data).excluded} == {"no references"}
 
 
-def numbers(line) -> np.ndarray:
+def numbers(line):
     return np.asarray(line.get_ydata(), float)
 
 
-def long_means() -> pd.DataFrame:
+def long_means():
     cells = itertools.product(("claim_recall", "f1"), "AB", ("", "law"), enumerate((5, 10, 20)))
     rows = [
         (v, m, s, d, 0.1 * i + 0.05 * (d == "law"), 0.1 * i - 0.1, 0.1 * i + 0.2)

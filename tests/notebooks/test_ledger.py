@@ -29,7 +29,7 @@ BY_PROCESSOR = [
 ]
 
 
-def cells(folder) -> pd.Series:
+def cells(folder):
     """Every cell of every CSV as text, by file, row and column; measured seconds aside."""
     found = {}
     for path in sorted(folder.glob("*.csv")):
@@ -44,7 +44,7 @@ def cells(folder) -> pd.Series:
     return pd.Series(found, dtype=str).rename_axis(["file", "row", "column"])
 
 
-def differences(committed, now) -> pd.DataFrame:
+def differences(committed, now):
     """Cells that differ between two folders: texts at all, numbers by more than 1e-9."""
     both = pd.concat({"committed": cells(committed), "now": cells(now)}, axis=1).fillna("(none)")
     both = both[both["committed"] != both["now"]].sort_index().reset_index()

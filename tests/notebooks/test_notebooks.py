@@ -118,14 +118,14 @@ BOOKS = {
 (TEMPLATE,) = (path for path in find() if path.stem.startswith("91"))
 
 
-def parameters(path) -> str:
+def parameters(path):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     return next(
         "".join(c["source"]) for c in cells if "parameters" in c["metadata"].get("tags", [])
     )
 
 
-def by_a_recorded_model(ledger: pd.DataFrame) -> pd.Series:
+def by_a_recorded_model(ledger):
     names = "|".join(re.escape(manifest(name)["model"]) for name in RECORDINGS)
     return ledger["ours_by"].str.contains(names, na=False)
 
@@ -134,7 +134,7 @@ def test_every_notebook_has_small_parameters():
     assert set(BOOKS) == {p.stem for p in find()}
 
 
-def mixed_replies(request) -> str:
+def mixed_replies(request):
     """Sub-questions, answers, and grades that vary from prompt to prompt."""
     if not request.get("format"):
         return "Where was the author born?"
@@ -205,7 +205,7 @@ def test_notebook_runs_and_leaves_its_figures_and_ledger_rows(path, run):
         assert measured["n"].dropna().gt(0).all()
 
 
-def tracked_files() -> dict[str, str]:
+def tracked_files():
     folders = [project_root() / "figures", project_root() / "notebooks"]
     return {
         str(p): hashlib.sha256(p.read_bytes()).hexdigest()

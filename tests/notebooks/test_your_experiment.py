@@ -65,7 +65,7 @@ def test_init_copies_templates_without_results_and_set_to_the_files_beside_them(
     parameters = next(
         cell.source for cell in book.cells if "parameters" in cell.metadata.get("tags", [])
     )
-    values: dict = {}
+    values = {}
     exec(parameters, values)
     assert (folder / values["EXPERIMENT"]).is_file()
     pages = {page.name for page in (folder / "help").iterdir()}

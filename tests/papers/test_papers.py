@@ -19,11 +19,11 @@ def own_figures(tmp_path, monkeypatch):
     return tmp_path
 
 
-def cells(**columns) -> pd.DataFrame:
+def cells(**columns):
     return pd.DataFrame({"row": ["100"], "column": ["BM25"], "value": [0.41]} | columns)
 
 
-def record(table: pd.DataFrame, **options):
+def record(table, **options):
     return papers.record("thesis", "Table 3.1", table, **options)
 
 

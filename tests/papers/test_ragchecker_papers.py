@@ -68,14 +68,14 @@ TABLE_16_SUMS = {
 }
 
 
-def wide(item: str) -> pd.DataFrame:
+def wide(item):
     """One published table as printed: rows and columns in the paper's order."""
     cells = papers.published("ragchecker", item)
     table = cells.pivot(index="row", columns="column", values="value")
     return table.loc[cells["row"].unique(), cells["column"].unique()]
 
 
-def row(item: str, name: str) -> list[float]:
+def row(item, name):
     return wide(item).loc[name, CORRELATIONS].tolist()
 
 
@@ -184,7 +184,7 @@ def meta(data_mirror):
     return load_ragchecker_meta(data_mirror / "ragchecker" / "meta_evaluation")
 
 
-def hundredths(scores, meta) -> list[float]:
+def hundredths(scores, meta):
     return [
         round(
             100

@@ -33,7 +33,7 @@ EN = {"language": "en"}
 ENGLISH = {"BM25": rageval.bm25("en")}
 
 
-def small_dataset() -> Dataset:
+def small_dataset():
     """Two reports with the same first sentence; only the title tells them apart."""
     texts = {
         "Marn": "Profit rose to 7 crowns in the third quarter. Staff stayed as it was.",
@@ -77,7 +77,7 @@ NAMES = {
 }
 
 
-def reports(language: str = "en", documents: int = 3) -> Dataset:
+def reports(language="en", documents=3):
     """Reports of companies that write alike, and three questions about each."""
     title, *sentences, asked = REPORTS[language]
     about = {"language": language, "domain": "finance"}
@@ -101,7 +101,7 @@ def reports(language: str = "en", documents: int = 3) -> Dataset:
     return Dataset("reports", tuple(questions), tuple(texts))
 
 
-def scores(rows, question: str, **where) -> tuple[float, float]:
+def scores(rows, question, **where):
     for column, value in where.items():
         rows = rows[rows[column] == value]
     one = rows[rows["question_id"] == question]
@@ -128,7 +128,7 @@ def test_questions_without_references_are_counted_as_unscored():
     assert (recall["mean"], recall["n"], recall["unscored"]) == (0.75, 2, 1)
 
 
-def slow_rows(data: Dataset, size: int, k: int, prefix: bool, terms) -> list[tuple[float, float]]:
+def slow_rows(data, size, k, prefix, terms):
     language = data.questions[0].meta["language"]
     chunks = []
     for document in data.documents:
@@ -175,7 +175,7 @@ def slow_rows(data: Dataset, size: int, k: int, prefix: bool, terms) -> list[tup
 def test_rows_agree_with_a_slow_oracle(language, prefix):
     data = reports(language, documents=6)
 
-    def words(text: str) -> list[str]:
+    def words(text):
         return re.findall(r"[a-z0-9]+", text.lower())
 
     terms = rageval.character_bigrams if language == "zh" else words
@@ -261,7 +261,7 @@ def test_sentence_chunks_keep_every_sentence_once_and_the_size(size, unit, langu
 SETS = {language: reports(language, 1) for language in ("en", "zh")}
 
 
-def length(text: str, unit: str) -> int:
+def length(text, unit):
     return (
         len(text)
         if unit == "characters"
@@ -364,7 +364,7 @@ def test_dragonball_at_512_characters_is_near_the_papers_bm25_row(dragonball):
 
 
 @pytest.fixture
-def dragonball() -> Dataset:
+def dragonball():
     try:
         return load_dataset("dragonball", rageval.DATA, per_kind=50)
     except DataError:

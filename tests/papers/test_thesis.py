@@ -65,7 +65,7 @@ def test_scores_equal_the_definition_on_every_tenth_question(minihop_rows):
         assert mine.loc[question.id, "ir_score"] == pytest.approx(expected)
 
 
-def longest_common(part: str, text: str) -> int:
+def longest_common(part, text):
     best = 0
     for start in range(len(part)):
         while part[start : start + best + 1] in text and start + best < len(part):
@@ -112,7 +112,7 @@ TOWNS = Dataset("towns", QUESTIONS[:2], DOCUMENTS)
 class Found:
     """A retriever that returns the documents it is told to, one per question."""
 
-    def __init__(self, *titles: str) -> None:
+    def __init__(self, *titles):
         self.titles = titles
 
     def settings(self):

@@ -79,7 +79,7 @@ def experiment(**changes):
     rb.Experiment.from_yaml("experiment.yaml").plan()
 
 
-def told(call, capsys) -> str:
+def told(call, capsys):
     """What is said of a call, or of a command line, which must be refused."""
     if isinstance(call, str):
         with pytest.raises(SystemExit) as ended:

@@ -19,9 +19,7 @@ ROOMS = """
 LEVEL = {room: level for level, rooms in enumerate(ROOMS.split("|")) for room in rooms.split()}
 
 
-def imports_of(
-    source: str, module: str, modules: set[str], *, is_package: bool = False
-) -> set[str]:
+def imports_of(source, module, modules, *, is_package=False):
     """Return the modules of a package that a source imports, in functions too; names of a package
     count as modules.
     """
@@ -40,7 +38,7 @@ def imports_of(
     return {name for name in found if name in modules} - {module}
 
 
-def graph() -> dict[str, set[str]]:
+def graph():
     files = {}
     for path in PACKAGE.rglob("*.py"):
         name = ".".join(
@@ -56,15 +54,15 @@ def graph() -> dict[str, set[str]]:
     }
 
 
-def room_of(module: str) -> str:
+def room_of(module):
     return module.split(".")[1] if "." in module else ""
 
 
-def circles(edges: dict[str, set[str]]) -> list[list[str]]:
+def circles(edges):
     """Return the groups of modules that import each other (strongly connected components of more
     than one).
     """
-    reached: dict[str, set[str]] = {}
+    reached = {}
     for start in edges:
         seen = set()
         waiting = list(edges[start])

@@ -20,7 +20,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 NOTEBOOKS = find()
 
 
-def tracked() -> list[str]:
+def tracked():
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -189,14 +189,14 @@ def test_a_papers_formula_stands_in_plain_python_and_the_package_agrees(name):
     book = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
     code = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
     cells = [next(cell for cell in code if mark in cell) for mark in FORMULAS[name].split("|")]
-    names: dict = {}
+    names = {}
     for cell in [code[0], *cells]:
         exec(cell, names)
     assert "assert " in cells[-1]
 
 
 def test_no_function_is_defined_in_two_notebooks():
-    seen: dict[str, str] = {}
+    seen = {}
     for path in NOTEBOOKS:
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
             if cell["cell_type"] == "code":

@@ -41,14 +41,14 @@ BANNED = {
 }
 
 
-def tracked() -> list[Path]:
+def tracked():
     names = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split("\n")
     return [Path(name) for name in names if name.endswith(TEXTS) and not name.endswith(KEPT)]
 
 
-def group(path: Path) -> str:
+def group(path):
     return path.parts[0] if len(path.parts) > 1 else "pages"
 
 

@@ -54,12 +54,12 @@ class Broken:
         raise ModelError("no server at <nowhere>", "a running one", "start it")
 
 
-def explorer(retrievers=None, **options) -> RetrievalExplorer:
+def explorer(retrievers=None, **options):
     options = {"tokenizer": words, "cutoff": 7, "cutoffs": range(21)} | options
     return RetrievalExplorer(QUESTIONS, retrievers or {"fixed": Fixed()}, **options)
 
 
-def shown(text: str) -> str:
+def shown(text):
     """What a reader sees of HTML, badges left out."""
     return html.unescape(re.sub(r'<span class="rb-tag[^>]*>[^<]*</span>|<[^>]*>', "", text))
 
