@@ -29,10 +29,9 @@ def parts(number):
         target = node.targets[0] if isinstance(node, ast.Assign) else None
         # a column that is added
         target = target.value if isinstance(target, ast.Subscript) else target
-        names = target.elts if isinstance(target, ast.Tuple) else [target]
         return all(
             isinstance(name, ast.Name) and name.id.isupper() and name.id not in imported
-            for name in names
+            for name in (target.elts if isinstance(target, ast.Tuple) else [target])
         )
 
     body = [node for node in ast.parse(source).body if isinstance(node, kept) or constant(node)]

@@ -20,13 +20,12 @@ def ids(hits):
 
 def hotpot_chunks(recorded):
     """By question of HotpotQA's recorded subset: a chunk for each of its paragraphs."""
-    rows = recorded("hotpotqa/hotpot_dev_distractor_subset.json.gz")
     return {
         row["_id"]: [
             Chunk(t, " ".join(s.strip() for s in sentences), t, t)
             for t, sentences in row["context"]
         ]
-        for row in rows
+        for row in recorded("hotpotqa/hotpot_dev_distractor_subset.json.gz")
     }
 
 

@@ -83,8 +83,7 @@ def test_doctor_asks_a_model_with_its_options(command, fake, monkeypatch):
     slow = command(*model, "--options", "deadline_s=0.5", status=1)
     assert "not finished after 0.5 s" in slow
     assert "deadline_s" in slow.split("not finished")[1]
-    away = command(*model, "--options", "host=127.0.0.1:9", status=1)
-    assert "NO  model" in away
+    assert "NO  model" in command(*model, "--options", "host=127.0.0.1:9", status=1)
 
 
 def test_data_generate_writes_what_passed_and_says_what_was_rejected(
@@ -250,10 +249,9 @@ def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_in
 ):
     tower = {"user_input": "How high is the tower?", "reference": "The tower is 330 metres high."}
     tower["retrieved_contexts"] = [tower["reference"]]
-    heights = {"Cash$$Bot": 330, "B": 120}
     rows = [
         tower | {"system": system, "response": f"The tower is {height} metres high."}
-        for system, height in heights.items()
+        for system, height in {"Cash$$Bot": 330, "B": 120}.items()
     ]
     answers = tmp_path / "answers.csv"
     pd.DataFrame(rows).to_csv(answers, index=False)
@@ -281,11 +279,10 @@ def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_in
 
 def test_score_runs_the_file_that_is_named_and_no_other(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    own = (
+    (tmp_path / "own_metric_of_a_test.py").write_text(
         'from ragbench.metrics.table import METRICS, Metric\nMETRICS["letters"] = '
         'Metric(("answer",), len, "mine")\n'
     )
-    (tmp_path / "own_metric_of_a_test.py").write_text(own)
     (tmp_path / "a.csv").write_text("question,answer\nWho?,Ann\nWhere?,Ely\n")
     assert "unknown metric 'letters'" in command(
         "score", "a.csv", "--metrics", "letters", "--to", "s", status=2
@@ -293,10 +290,9 @@ def test_score_runs_the_file_that_is_named_and_no_other(command, tmp_path, monke
     monkeypatch.setitem(METRICS, "letters", None)  # taken out again afterwards, with the file's
     monkeypatch.setitem(sys.modules, "own_metric_of_a_test", None)
     del METRICS["letters"], sys.modules["own_metric_of_a_test"]
-    table = command(
+    assert "letters" in command(
         "score", "a.csv", "--metrics", "letters", "--code", "own_metric_of_a_test.py", "--to", "s"
     )
-    assert "letters" in table
 
 
 def test_score_plans_records_and_resumes_with_a_model(command, tmp_path, monkeypatch):

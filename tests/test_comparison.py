@@ -130,10 +130,8 @@ def test_a_conclusion_says_who_is_better_or_what_difference_would_have_shown():
 )
 def test_a_conclusion_names_the_better_system_where_less_is_better(measure, said):
     ample = pd.DataFrame({"question_id": range(20), "system": "ample", measure: 0.9})
-    scant = ample.assign(system="scant", **{measure: np.arange(20) / 99})
-    table = pd.concat([ample, scant])
-    compared = comparison.compare_scores(table, [measure])
-    assert comparison.conclusions(compared)[0].startswith(said)
+    table = pd.concat([ample, ample.assign(system="scant", **{measure: np.arange(20) / 99})])
+    assert comparison.conclusions(comparison.compare_scores(table, [measure]))[0].startswith(said)
     # the table of `compare` does not name what it compares
     alone = comparison.conclusions(compare(table, "system", measure))
     assert alone[0].startswith("ample is higher than scant: +")

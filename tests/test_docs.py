@@ -365,8 +365,7 @@ def test_the_docs_give_the_measured_scores_of_the_embedders():
     recorded = pd.read_csv(packaged_data("recordings", "rageval_dense.csv.gz")).query(
         "setting == 'TopK 5'"
     )
-    some = recorded[recorded["kind"] == "numerical comparison"]
-    for part in (recorded, some):
+    for part in (recorded, recorded[recorded["kind"] == "numerical comparison"]):
         for retriever, score in part.groupby("retriever")["recall"].mean().items():
             assert (
                 f"{score:.3f}".lstrip("0") in table.split("| Chinese questions")[1].split("\n")[0]

@@ -42,8 +42,7 @@ def test_curves_show_ours_beside_the_paper(curves):
 
 def test_a_retriever_keeps_its_colour_whatever_stands_beside_it(curves):
     alone = plots.ir_score_curves(curves[curves["retriever"] == "REO"]).axes[0].lines[0].get_color()
-    together = plots.ir_score_curves(curves).axes[0].lines[1].get_color()
-    assert alone == together
+    assert alone == plots.ir_score_curves(curves).axes[0].lines[1].get_color()
 
 
 def test_a_category_has_its_colour_whether_or_not_others_are_drawn():
@@ -59,25 +58,22 @@ def test_a_category_has_its_colour_whether_or_not_others_are_drawn():
 @pytest.mark.parametrize("odd", ["Cash$$Bot", "_a", "$x$ vs $y$", "%", "#1", "a_b^c", "\\alpha"])
 def test_an_odd_name_stands_in_legend_axis_and_title_as_it_is(odd, monkeypatch):
     cells = table_of(system=[odd, "b"], N=[1, 2])
-    figures = [
+    for figure in [
         plots.ir_score_curves(cells.rename(columns={"system": "retriever"}), title=odd),
         plots.dots(cells, "N", "mean", "system", xlabel=odd, title=odd),
         plots.dots(cells, "N", "mean", "system", xlabel=odd, panel="system"),
         plots.stacked_shares(grades_of(system=[odd, "b"]), "system", plots.GRADE_NAMES, odd),
         plots.dots(cells[:2], "system", "mean", xlabel=odd),
-    ]
-    for figure in figures:
+    ]:
         assert unreadable(figure, monkeypatch) == []
-        texts = [text.get_text().strip() for text in figure.findobj(Text)]
-        assert texts.count(odd) >= 2
+        assert [text.get_text().strip() for text in figure.findobj(Text)].count(odd) >= 2
 
 
 def test_saving_writes_picture_print_numbers_and_words(tmp_path, curves):
     def saved(name):
         figure = plots.ir_score_curves(curves)
-        kinds = ("png", "pdf", "svg")
         paths = plots.save_figure(
-            figure, "x", curves, "Two curves.", folder=tmp_path / name, kinds=kinds
+            figure, "x", curves, "Two curves.", folder=tmp_path / name, kinds=("png", "pdf", "svg")
         )
         # What is changed after saving is laid out anew.
         assert isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine)
@@ -121,8 +117,7 @@ TWO_GRADES = {name: plots.GRADE_NAMES[name] for name in ("grade 1", "grade 2")}
 def test_stacked_shares_fill_the_bar_and_write_the_larger_ones():
     table = pd.DataFrame({"system": ["A", "B"], "grade 1": [0.25, 0.02], "grade 2": [0.75, 0.98]})
     axis = plots.stacked_shares(table, "system", TWO_GRADES, "t").axes[0]
-    ends = [round(p.get_x() + p.get_width(), 6) for p in axis.patches]
-    assert ends == [0.25, 0.02, 1.0, 1.0]
+    assert [round(p.get_x() + p.get_width(), 6) for p in axis.patches] == [0.25, 0.02, 1.0, 1.0]
     assert [t.get_text() for t in axis.texts] == ["0.25", "", "0.75", "0.98"]
     words = [t.get_text() for t in axis.get_figure().legends[0].get_texts()]
     assert words == ["grade 1: no answer", "grade 2: partly wrong"]
@@ -186,8 +181,7 @@ def test_a_column_that_is_not_there_is_told_with_those_that_are(draw, column):
 def test_dots_of_every_panel_are_inside_the_axes_the_panels_share():
     intervals = {"value": [0.2, 0.8], "low": [0.1, 0.6], "high": [0.3, 1.4]}
     frame = pd.DataFrame({"row": "a", "panel": ["first", "second"], **intervals})
-    figure = plots.dots(frame, "row", "value", xlabel="share", panel="panel")
-    for axis in figure.axes:
+    for axis in plots.dots(frame, "row", "value", xlabel="share", panel="panel").axes:
         low, high = axis.get_xlim()
         assert low < 0.1
         assert high > 1.4
@@ -306,8 +300,7 @@ def test_the_reader_of_figures_finds_what_is_cut_covered_or_small(monkeypatch):
 
 def test_no_two_of_thirteen_names_have_one_look():
     figure = plots.ir_score_curves(table_of(retriever=NAMES, N=[100, 1000]))
-    looks = {(line.get_color(), line.get_marker()) for line in figure.axes[0].lines}
-    assert len(looks) == 13
+    assert len({(line.get_color(), line.get_marker()) for line in figure.axes[0].lines}) == 13
 
 
 def test_a_thesis_has_its_width_its_font_and_its_language(tmp_path, curves):
@@ -331,6 +324,5 @@ def test_a_thesis_has_its_width_its_font_and_its_language(tmp_path, curves):
 
 def test_what_names_no_colour_has_those_of_the_house():
     _, ((axis,),) = plots.open_figure()
-    lines = [axis.plot([0, 1])[0].get_color() for _ in range(3)]
-    assert lines == list(plots.PALETTE[:3])
+    assert [axis.plot([0, 1])[0].get_color() for _ in range(3)] == list(plots.PALETTE[:3])
     assert axis.scatter([0], [0]).get_facecolor()[0] == pytest.approx(to_rgba(plots.PALETTE[0]))

@@ -111,12 +111,10 @@ def test_an_answer_keeps_its_first_label_and_labels_of_two_files_are_counted():
     pair = ["question_id", "answer"]
     one = recordings.with_reference_grades(every.drop_duplicates(pair))
     assert not one.duplicated(pair).any()
-    first = every.groupby(pair, sort=False)["grade"].first()
-    assert first.tolist() == one["grade"].tolist()
+    assert every.groupby(pair, sort=False)["grade"].first().tolist() == one["grade"].tolist()
     twice = parts("13").graded_in_two_files(every)
     assert len(twice) == (every.groupby(pair).size() > 1).sum() == 219
-    apart = twice[twice["grade"] != twice["again"]]
-    assert sorted(apart["question_id"]) == [
+    assert sorted(twice[twice["grade"] != twice["again"]]["question_id"]) == [
         "history-ships_explorers-001",
         "letters-writing_families-009",
         "places-mountains_capitals-007",
@@ -161,9 +159,8 @@ def gold_documents(data):
 
 def test_hotpotqas_string_scores_follow_from_the_shipped_texts(hotpotqa):
     budgets = {("BM25", n) for n in recordings.thesis.CUTOFFS} | {("LLM only", 0)}
-    at_1000 = {(name, 1000) for name in recordings.thesis.RETRIEVERS}
     assert hotpotqa.groupby(["retriever", "N"]).size().to_dict() == dict.fromkeys(
-        budgets | at_1000, 200
+        budgets | {(name, 1000) for name in recordings.thesis.RETRIEVERS}, 200
     )
     for name, metric in recordings.STRING_METRICS.items():
         pairs = zip(hotpotqa["answer"], hotpotqa["reference"], strict=True)
@@ -176,8 +173,7 @@ def test_hotpotqas_labels_are_a_census_of_the_planned_cells_of_the_first_60_ques
     planned = {("LLM only", 0), *(("BM25", n) for n in (100, 300, 500))}
     planned |= {(name, 1000) for name in recordings.thesis.RETRIEVERS}
     planned |= {("BM25", 800), ("BM25", 900)}  # each answer there is one of N = 1000, too
-    counts = graded.groupby(["retriever", "N"]).size()
-    assert counts.to_dict() == dict.fromkeys(planned, 60)
+    assert graded.groupby(["retriever", "N"]).size().to_dict() == dict.fromkeys(planned, 60)
     questions = pd.read_json(packaged_data("hotpotqa", "questions.jsonl"), lines=True)
     assert set(graded["question_id"]) == set(questions["question_id"][:60])
     labels = pd.read_json(packaged_data("hotpotqa", "grades.jsonl"), lines=True)
@@ -250,12 +246,11 @@ def small(monkeypatch, tmp_path, fake):
         for name, n in (("retrievers", 3), ("budgets", 2))
     }
     monkeypatch.setattr(recordings, "GRIDS", grids)
-    options = {"host": fake.url, "digest": DIGEST, "num_predict": 50}
     recording = replace(
         recordings.RECORDINGS["smollm2"],
         model="ollama:llama3:8b",
         licence="none",
-        options=options,
+        options={"host": fake.url, "digest": DIGEST, "num_predict": 50},
         grids=tuple(grids),
     )
     monkeypatch.setitem(recordings.RECORDINGS, "small", recording)
@@ -298,8 +293,7 @@ def test_a_recording_goes_on_is_exported_whole_and_verifies(small, fake):
     asked = len(fake.calls)
     shipping.record("small")
     assert len(fake.calls) == asked
-    file = shipping.ship("small", cassette, small)
-    first = file.read_bytes()
+    first = shipping.ship("small", cassette, small).read_bytes()
     assert shipping.ship("small", cassette, small).read_bytes() == first
     told = recordings.manifest("small", small)
     assert {grid: plan["covered"] for grid, plan in told["grids"].items()} == {

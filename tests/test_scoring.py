@@ -245,8 +245,7 @@ def test_groups_single_numbers_and_shared_names_are_resolved():
     assert table.at["claim_recall", "labels"] == "claim_labels: a model"
     assert table.at["rouge_l", "labels"] == "none"
     assert table.at["recall", "range"] == "0 to 1"
-    lower = table.index[table["range"].str.endswith("lower is better")]
-    assert set(lower) == {
+    assert set(table.index[table["range"].str.endswith("lower is better")]) == {
         "relevant_noise_sensitivity", "irrelevant_noise_sensitivity", "hallucination", "self_knowledge",
         "keypoints_hallucination", "irrelevance", "wrong_abstention",
     }  # fmt: skip
@@ -323,8 +322,7 @@ def test_a_chat_model_labels_after_a_plan_and_a_stopped_run_goes_on(tmp_path, ca
 
 def test_labels_that_could_not_be_read_are_kept_for_the_inspector(tmp_path):
     with FakeOllama(reply=reply, fault=about_e9) as server:
-        model = server.model()
-        table = score(SAID[:2], ["ragchecker"], model, retries=0, progress=False)
+        table = score(SAID[:2], ["ragchecker"], server.model(), retries=0, progress=False)
     assert table["unscored"].tolist()[0] == 11
     assert table["reason"][0].startswith("a label could not be read: precision, recall")
     inspector = widgets.ClaimInspector(table["claim_labels"].tolist())
@@ -380,13 +378,12 @@ def test_recall_splits_chinese_references_into_sentences():
 def test_nan_empty_lists_and_mixed_languages_spoil_no_other_row():
     whole = {name: ROWS[0][name] for name in ("question", "answer", "reference", "chunks")}
     high = "塔高三百三十米。"
-    chinese = {"question": "塔有多高？", "answer": high, "reference": high, "chunks": ["山很高。"]}
     rows = [
         whole,
         whole | {"answer": math.nan},
         whole | {"chunks": []},
         whole | {"reference": ""},
-        chinese,
+        {"question": "塔有多高？", "answer": high, "reference": high, "chunks": ["山很高。"]},
     ]
     with FakeOllama(reply=reply) as server:
         table = score(rows, ["token_f1", "ragchecker"], server.model(), progress=False)

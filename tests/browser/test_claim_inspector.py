@@ -31,8 +31,7 @@ def choose_what_the_first_chunk_entails(book):
         if book.run(f"print(inspector.claims.options[{i}][1])").strip() == "('reference', 1)"
     )
     box.get_by_label("Claim").select_option(index=place)
-    said = box.locator(".rb-detail .rb-said")
-    said.get_by_text("Entailment by chunk 1").wait_for()
+    box.locator(".rb-detail .rb-said").get_by_text("Entailment by chunk 1").wait_for()
 
 
 def test_the_lists_lead_to_a_text_by_keyboard(open_notebook, shots):

@@ -42,8 +42,7 @@ def test_five_retrievers_and_a_long_question_stay_in_the_page_and_home_in_the_wi
     book.page.keyboard.press("Home")
     assert out.get_by_label("Question").evaluate("e => e.selectionStart") == 0
     book.page.keyboard.press("Enter")
-    shown = out.locator("b", has_text="Which of the two lakes").first
-    shown.wait_for()
+    out.locator("b", has_text="Which of the two lakes").first.wait_for()
     # The question is drawn anew once the search is done: wait for a place that stays.
     wrapped = (
         "b => b.textContent.includes('Which of the two lakes') && b.getClientRects().length > 2"

@@ -2,21 +2,20 @@
 prints.
 """
 
-import itertools
 import json
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from checks import refusals
 from fake_ollama import FakeOllama
 from notebook_parts import parts
 
 from ragbench import papers
 from ragbench.data import load_dataset, load_minihop
 from ragbench.data.ragchecker import RetrievedText
-from ragbench.errors import ConfigError
 from ragbench.labelling.claims import ragchecker_labels
 from ragbench.papers import ragchecker as rc
 from ragbench.paths import shared_data
@@ -41,35 +40,23 @@ class InOrder:
         return [[Hit(c, 1.0, i + 1) for i, c in enumerate(self.chunks[:k])] for _ in queries]
 
 
-def words(*parts):
-    """A text of numbered words, with facts in between: (so many words, then this text)."""
-    numbers = iter(range(10_000))
-    return " ".join(" ".join([*(f"w{next(numbers)}" for _ in range(n)), fact]) for n, fact in parts)
+def about_law(name, text, answer, *facts):
+    return Question(name, text, answer, facts, meta={"domain": "law"})
 
 
 @pytest.fixture
 def world():
-    text = words(
-        (100, "red stones fall"),
-        (500, "blue birds sing"),
-        (900, "green doors open"),
-        (3000, "the end"),
-    )
+    """4,500 numbered words, with facts before w100, w600 and w1500."""
+    words = [f"w{i}" for i in range(4500)]
     facts = ("red stones fall", "blue birds sing", "green doors open")
+    for place, fact in zip((1500, 600, 100), facts[::-1], strict=True):
+        words.insert(place, fact)
     questions = (
-        Question("q1", "which?", "Red stones fall.", facts[:1], "factual", "", {"domain": "law"}),
-        Question(
-            "q2",
-            "which two?",
-            "Blue birds, and green doors.",
-            facts[1:],
-            "summary",
-            "",
-            {"domain": "law"},
-        ),
-        Question("q3", "none?", "Unknown.", (), "unanswerable", "", {"domain": "law"}),
+        about_law("q1", "which?", "Red stones fall.", facts[0]),
+        about_law("q2", "which two?", "Blue birds, and green doors.", *facts[1:]),
+        about_law("q3", "none?", "Unknown."),
     )
-    return Dataset("world", questions, (Document("d", "d", text),))
+    return Dataset("world", questions, (Document("d", "d", " ".join([*words, "the end"])),))
 
 
 def run(world, folder, wanted=None, generators=None):
@@ -80,20 +67,19 @@ def run(world, folder, wanted=None, generators=None):
 
 
 def test_settings_vary_one_factor_at_a_time_around_20_chunks_of_300_tokens_with_overlap_a_fifth():
-    found = dg.variations()
-    assert len(found) == len(set(found)) == 7
     assert dg.Setting(20, 300, 0.2, "default") == dg.DEFAULT
-    assert {(s.k, s.size, s.overlap) for s in found} == {
-        (20, 300, 0.2), (5, 300, 0.2), (10, 300, 0.2), (20, 150, 0.2), (20, 600, 0.2), (20, 300, 0.0), (20, 300, 0.4),
-    }  # fmt: skip
+    factors = [
+        {"k": 5},
+        {"k": 10},
+        {"size": 150},
+        {"size": 600},
+        {"overlap": 0.0},
+        {"overlap": 0.4},
+    ]
+    assert Counter(dg.variations()) == Counter(
+        [dg.DEFAULT, *(replace(dg.DEFAULT, **factor) for factor in factors)]
+    )
     assert len(dg.variations(full=True)) == 27
-
-
-WITH_PROMPTS = [dg.Setting(k=5), dg.DEFAULT, dg.Setting(prompt="optimised")]
-
-
-def setting_of(row):
-    return next(s for s in dg.variations() if (s.chunker, s.k) == (row.chunker, row.k))
 
 
 def test_the_grid_has_one_row_per_question_and_setting_and_its_chunks_are_what_the_setting_says(
@@ -103,17 +89,14 @@ def test_the_grid_has_one_row_per_question_and_setting_and_its_chunks_are_what_t
     assert Counter(zip(rows["chunker"], rows["k"], strict=True)) == {
         (s.chunker, s.k): 3 for s in dg.variations()
     }
-    scored = BOOK.gold_scores(grid, rows)
+    settings = {(s.chunker, s.k): [s.k, s.size, s.overlap] for s in dg.variations()}
+    scored = BOOK.gold_scores(grid, rows)[["k", "size", "overlap"]].to_numpy().tolist()
+    assert scored == [settings[place] for place in zip(rows["chunker"], rows["k"], strict=True)]
     assert len(scored) == 21
-    first = scored.iloc[0]
-    settings = [setting_of(row) for row in rows.itertuples()]
-    assert scored[["k", "size", "overlap"]].to_numpy().tolist() == [
-        [s.k, s.size, s.overlap] for s in settings
-    ]
-    made = grid.chunker[dg.Setting(size=int(first["size"])).chunker](world.documents)
-    assert first["size"] == 150
-    # 4,512 words, some of two tokens: the first chunks overlap by 30 tokens of 150
-    assert made[0].text.split()[-1] in made[1].text
+    assert scored[0][1] == 150
+    first, second, *_ = grid.chunker[dg.Setting(size=150).chunker](world.documents)
+    # 4,511 words, some of two tokens: the first chunks overlap by 30 tokens of 150
+    assert first.text.split()[-1] in second.text
 
 
 def test_gold_sentences_found_and_chunks_that_hold_one_are_those_counted_by_hand(world, tmp_path):
@@ -134,24 +117,19 @@ def test_gold_sentences_found_and_chunks_that_hold_one_are_those_counted_by_hand
 
 
 def test_white_space_aside_a_gold_sentence_is_found_as_it_stands():
-    chunks = [
-        RetrievedText(text=text) for text in ("so red stones   fall down", "Red stones fall", "")
-    ]
-    assert BOOK.gold_shares([BOOK.spaced("red  stones\nfall"), "blue birds sing"], chunks) == (
-        1 / 2,
-        1 / 3,
-    )
+    texts = ("so red stones   fall down", "Red stones fall", "")
+    chunks = [RetrievedText(text=text) for text in texts]
+    gold = [BOOK.spaced("red  stones\nfall"), "blue birds sing"]
+    assert BOOK.gold_shares(gold, chunks) == (1 / 2, 1 / 3)
     assert BOOK.gold_shares(["red stones fall"], [])[0] == 0
     assert np.isnan(BOOK.gold_shares([], chunks)).all()
 
 
 def test_overlap_brings_a_fact_cut_by_an_edge_within_reach():
-    text = " ".join(["a"] * 298 + ["red", "stones", "fall"] + ["a"] * 800)
-    question = Question("q", "which?", "x", ("red stones fall",), "f", "", {"domain": "law"})
-    asked = [question, replace(question, id="none", references=())]
+    documents = [Document("d", "d", "a " * 298 + "red stones fall" + " a" * 800)]
+    questions = [about_law("q", "which?", "x", "red stones fall"), about_law("none", "which?", "x")]
     shares = [
-        BOOK.reachable([Document("d", "d", text)], asked, dg.Setting(overlap=share))
-        for share in dg.OVERLAPS
+        BOOK.reachable(documents, questions, dg.Setting(overlap=share)) for share in dg.OVERLAPS
     ]
     assert shares == [{"q": 0}, {"q": 1}, {"q": 1}]
 
@@ -186,12 +164,15 @@ class Same:
 
 def labelled(results):
     """Sentences are the claims, `Same` checks them."""
+
+    def claims(text):
+        return tuple(split_sentences(text, "claims"))
+
     apart = [
         replace(
             result,
-            response_claims=tuple(split_sentences(result.response, "claims")),
-            reference_claims=result.reference_claims
-            or tuple(split_sentences(result.reference, "claims")),
+            response_claims=claims(result.response),
+            reference_claims=result.reference_claims or claims(result.reference),
         )
         for result in results
     ]
@@ -200,17 +181,11 @@ def labelled(results):
 
 def test_answers_have_claims_of_the_true_answer_and_of_the_response(world, tmp_path):
     grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT], generators={"default": says})
-    scored = BOOK.metric_scores(grid, rows, labelled(rc.results(grid, rows))).set_index(
-        "question_id"
-    )
-    assert scored.loc["q1", ["precision", "recall", "claim_recall", "hallucination"]].tolist() == [
-        0.5,
-        1,
-        1,
-        0.5,
-    ]
-    assert scored.loc["q1", "f1"] == pytest.approx(2 / 3)
-    assert scored.loc["q2", ["precision", "recall", "faithfulness"]].tolist() == [1, 1, 1]
+    scores = BOOK.metric_scores(grid, rows, labelled(rc.results(grid, rows)))
+    scored = scores.set_index("question_id")
+    names = ["precision", "recall", "claim_recall", "hallucination", "f1"]
+    assert scored.loc["q1", names].tolist() == pytest.approx([0.5, 1, 1, 0.5, 2 / 3])
+    assert scored.loc["q2", ["precision", "recall", "faithfulness"]].eq(1).all()
     sums = scored[list(BOOK.NOISE)].sum(axis=1, skipna=False)
     pd.testing.assert_series_equal(scored["noise_sensitivity"], sums, check_names=False)
     assert set(scored["prompt"]) == {"default"}
@@ -240,16 +215,16 @@ def speak(request):
 
 
 def test_a_model_answers_with_the_optimised_prompt_at_the_default_setting_only(world, tmp_path):
+    settings = [dg.Setting(k=5), dg.DEFAULT, dg.Setting(prompt="optimised")]
     with FakeOllama(reply=speak) as server:
         model = server.model(num_ctx=32768)
-        grid, rows = run(world, tmp_path, WITH_PROMPTS, dict.fromkeys(dg.PROMPTS, model))
+        grid, rows = run(world, tmp_path, settings, dict.fromkeys(dg.PROMPTS, model))
         done = ragchecker_labels(model, rc.results(grid, rows), progress=False)
-        scored = BOOK.metric_scores(grid, rows, done)
+    scored = BOOK.metric_scores(grid, rows, done)
     assert Counter(zip(rows["generator"], rows["k"], strict=True)) == {
         ("default", 5): 3, ("default", 20): 3, ("optimised", 20): 3,
     }  # fmt: skip
-    used = rows.groupby("generator")["prompt_sha256"].unique()
-    assert used.map(list).to_dict() == {
+    assert rows.groupby("generator")["prompt_sha256"].unique().map(list).to_dict() == {
         name: [prompt_hash(prompt)] for name, prompt in dg.PROMPTS.items()
     }
     assert scored[["question_id", "k", "prompt"]].iloc[:3].to_numpy().tolist() == [
@@ -259,8 +234,7 @@ def test_a_model_answers_with_the_optimised_prompt_at_the_default_setting_only(w
     first = scored[scored["question_id"] == "q1"]
     assert first["context_precision"].round(6).tolist() == [0.2, 0.05, 0.05]
     assert first[["faithfulness", "precision", "context_utilization"]].eq(1).all(axis=None)
-    others = scored[scored["question_id"] == "q2"]
-    assert others["irrelevant_noise_sensitivity"].eq(1).all()
+    assert scored[scored["question_id"] == "q2"]["irrelevant_noise_sensitivity"].eq(1).all()
     laid = BOOK.by_factor(scored)
     assert laid[laid["factor"] == "prompt"]["value"].unique().tolist() == ["default", "optimised"]
 
@@ -277,34 +251,31 @@ def made_scores(**means):
 
 def test_tendencies_are_paired_differences_per_retriever_and_over_all_of_them():
     scored = made_scores(k5=0.2)
-    scored.loc[(scored["retriever"] == "B") & (scored["k"] == 5), "gold_found"] += 0.1
+    scored.loc[scored.eval("retriever == 'B' and k == 5"), "gold_found"] += 0.1
     table = BOOK.tendencies(scored)
     assert set(table["metric"]) == {"gold_found"}
-    rises = table[table["change"] == "k 5 to 20"].set_index("retriever")
+    changes = table.set_index(["change", "retriever"])
+    rises = changes.loc["k 5 to 20"]
     assert rises["difference"].round(6).to_dict() == {"A": 0.3, "B": 0.2, "all": 0.25}
-    assert rises[["n", "paper"]].to_numpy().tolist() == [[10, "rises"]] * 3
-    same = table[table["change"] == "overlap 0 to 0.4"]
+    assert rises[["n", "paper"]].eq([10, "rises"]).all(axis=None)
+    same = changes.loc["overlap 0 to 0.4"]
     assert (same["difference"].abs() < 1e-12).all()
-    assert set(same["paper"]) == {"stays"}
-    scored.loc[scored.eval("question_id == 'q0' and k == 5 and retriever == 'A'"), "gold_found"] = (
-        np.nan
-    )
-    fewer = BOOK.tendencies(scored).query("change == 'k 5 to 20'").set_index("retriever")
-    assert fewer["n"].to_dict() == {"A": 9, "B": 10, "all": 9}
+    assert same["paper"].eq("stays").all()
+    unscored = scored.eval("question_id == 'q0' and k == 5 and retriever == 'A'")
+    fewer = BOOK.tendencies(scored.assign(gold_found=scored["gold_found"].mask(unscored)))
+    counts = fewer.set_index(["change", "retriever"]).loc["k 5 to 20", "n"]
+    assert counts.to_dict() == {"A": 9, "B": 10, "all": 9}
 
 
 def test_questions_of_one_document_count_as_one_and_tests_are_corrected_for_each_other():
-    a = dg.Setting(size=150)
-    b = dg.DEFAULT
-    rows = []
-    for i in range(24):
-        for setting, better in ((a, 0.0), (b, 1.0)):
-            place = {name: getattr(setting, name) for name in dg.PLACE}
-            rows.append({"question_id": f"q{i}", "cluster": i % 4, "retriever": "A", **place,
-                         "f1": better, "recall": better * (i % 4 != 0)})  # fmt: skip
-    table = BOOK.tendencies(
-        pd.DataFrame(rows), {"size": (a, b, {"f1": "rises", "recall": "rises"})}
-    )
+    settings = (dg.Setting(size=150), dg.DEFAULT)
+    rows = pd.DataFrame([
+        {"question_id": f"q{i}", "cluster": i % 4, "retriever": "A", **asdict(setting)}
+        for i in range(24) for setting in settings
+    ])  # fmt: skip
+    rows["f1"] = rows["size"].eq(300).astype(float)
+    rows["recall"] = rows["f1"].where(rows["cluster"] > 0, 0)
+    table = BOOK.tendencies(rows, {"size": (*settings, {"f1": "rises", "recall": "rises"})})
     table = table[table["retriever"] == "A"].set_index("metric")
     # Four documents: their signs can be flipped in 16 ways, two of which are as far out as what was
     # seen.
@@ -317,10 +288,8 @@ def test_questions_of_one_document_count_as_one_and_tests_are_corrected_for_each
 def test_f1_of_section_4_4_is_the_harmonic_mean_of_means_by_domain():
     rows = [("a", 1.0, 0.0), ("a", 0.0, 1.0), ("b", 0.5, 1.0), ("b", np.nan, 0.0)]
     scored = pd.DataFrame(rows, columns=["domain", "precision", "recall"])
-    scored = scored.assign(
-        retriever="A", f1=[0, 0, 2 / 3, np.nan], k=20, size=300, overlap=0.2, prompt="default"
-    )
-    found = BOOK.f1_of_means(scored)
+    f1 = [0, 0, 2 / 3, np.nan]
+    found = BOOK.f1_of_means(scored.assign(retriever="A", f1=f1, **asdict(dg.DEFAULT)))
     # Domain a: halves on average, 0.5; domain b: 0.5 and 1. The mean of F1 by question would be
     # 0.22.
     assert found["mean"].tolist() == pytest.approx([(0.5 + 2 / 3) / 2])
@@ -328,16 +297,13 @@ def test_f1_of_section_4_4_is_the_harmonic_mean_of_means_by_domain():
     cells = BOOK.as_printed(found, "Section 4.4")
     assert set(cells["column"]) == {"f1"}
     assert cells["value"].iloc[0] == pytest.approx(58.333333)
-    per_question = found.assign(metric="f1")
-    assert BOOK.as_printed(
-        per_question, "Section 4.4"
-    ).empty  # another quantity than the printed one
+    # another quantity than the printed one
+    assert BOOK.as_printed(found.assign(metric="f1"), "Section 4.4").empty
 
 
 def test_section_4_4_follows_from_tables_8_10_and_15():
     cells = BOOK.identities()
-    found = cells.groupby("column")["value"].first().round(2).to_dict()
-    assert found == {
+    assert cells.groupby("column")["value"].first().round(2).to_dict() == {
         "claim_recall": 77.63, "context_utilization": 59.17, "f1": 53.43, "faithfulness": 92.18,
         "noise_sensitivity": 35.39,
     }  # fmt: skip
@@ -348,11 +314,10 @@ def test_section_4_4_follows_from_tables_8_10_and_15():
     assert (printed["value"].round(1) == printed["value_paper"]).all()
     # The tables' own F1 is the mean over questions, and lower: the section's number is another
     # quantity.
-    tables = pd.concat(
-        papers.published("ragchecker", item) for item in ("Table 8", "Table 10", "Table 15")
-    )
+    items = ("Table 8", "Table 10", "Table 15")
+    tables = pd.concat(papers.published("ragchecker", item) for item in items)
     systems = ["BM25_GPT-4", "E5-Mistral_GPT-4", "E5-Mistral_Llama3-70b"]
-    own = tables[tables["row"].isin(systems) & (tables["column"] == "f1")]["value"]
+    own = tables[tables["row"].isin(systems) & tables["column"].eq("f1")]["value"]
     assert own.mean() == pytest.approx(50.2, abs=0.05)
 
 
@@ -362,24 +327,22 @@ def test_the_default_setting_stands_on_every_axis_and_other_combinations_on_none
         "k": [5, 10, 20], "size": [150, 300, 600], "overlap": [0.0, 0.2, 0.4], "prompt": ["default"],
     }  # fmt: skip
     assert len(laid) == 2 * 10
-    default = laid[
-        (laid["k"] == 20)
-        & (laid["size"] == 300)
-        & (laid["overlap"] == 0.2)
-        & (laid["retriever"] == "A")
-    ]
+    default = laid.query("k == 20 and size == 300 and overlap == 0.2 and retriever == 'A'")
     assert default["factor"].tolist() == ["k", "size", "prompt", "overlap"]
     assert default["mean"].nunique() == 1
 
 
 def test_published_numbers_are_laid_out_by_factor_with_the_default_on_each_axis():
     table = BOOK.published_by_factor().set_index(["factor", "value", "metric"])["mean"]
-    assert table["k", 5, "claim_recall"] == 0.615
-    assert table["size", 150, "f1_of_means"] == pytest.approx(0.526)
-    assert table["prompt", "optimised", "noise_sensitivity"] == pytest.approx(0.381)
-    assert table["overlap", 0.4, "context_precision"] == pytest.approx(0.711)
-    # the paper's middle overlap is its default setting, and lies below both ends
-    assert table["overlap", 0.2, "claim_recall"] == pytest.approx(0.776)
+    cells = {
+        ("k", 5, "claim_recall"): 0.615,
+        ("size", 150, "f1_of_means"): 0.526,
+        ("prompt", "optimised", "noise_sensitivity"): 0.381,
+        ("overlap", 0.4, "context_precision"): 0.711,
+        # the paper's middle overlap is its default setting, and lies below both ends
+        ("overlap", 0.2, "claim_recall"): 0.776,
+    }
+    assert table[[*cells]].to_dict() == pytest.approx(cells)
     assert len(table) == len(papers.published("ragchecker", "Section 4.4")) + 1
     assert table.index.is_unique
 
@@ -389,8 +352,7 @@ def test_cells_are_named_as_the_paper_prints_them():
     mine = table[table["retriever"] == "A"]
     cells = BOOK.as_printed(mine, "Section 4.4")
     printed = papers.published("ragchecker", "Section 4.4")
-    wanted = printed[printed["column"] == "claim_recall"]["row"]
-    assert cells["row"].tolist() == wanted.tolist()
+    assert cells["row"].tolist() == printed[printed["column"] == "claim_recall"]["row"].tolist()
     assert cells.set_index("row")["value"].round(6)[["k = 5", "k = 20"]].tolist() == [24.5, 54.5]
     figure = BOOK.as_printed(mine, "Figure 7")
     assert figure["row"].tolist() == ["chunk size = 150", "chunk size = 300", "chunk size = 600"]
@@ -401,39 +363,34 @@ def test_pages_join_the_documents_of_a_topic_and_keep_every_supporting_sentence(
     minihop = load_minihop()
     pages = dg.topic_pages(minihop)
     assert len(pages.documents) == 20
-    assert sum(len(d.text.split()) for d in pages.documents) == sum(
-        len(d.text.split()) for d in minihop.documents
-    )
-    text = "\n".join(d.text for d in pages.documents)
+    text, before = ("\n".join(d.text for d in data.documents) for data in (pages, minihop))
+    assert len(text.split()) == len(before.split())
     assert all(r in text for q in pages.questions for r in q.references)
-    assert Counter(q.meta["domain"] for q in pages.questions).total() == 180
-    assert {q.meta["domain"] for q in pages.questions} == {
-        d.id.partition("/")[0] for d in pages.documents
-    }
+    assert len(pages.questions) == 180
+    domains = {d.id.partition("/")[0] for d in pages.documents}
+    assert {q.meta["domain"] for q in pages.questions} == domains
     assert {q.meta["doc_ids"] for q in pages.questions} == {(d.id,) for d in pages.documents}
 
 
 def test_the_sample_is_the_first_of_every_domain_and_type_and_says_what_it_leaves_out():
     data = load_dataset("minihop", dg.DATA, per_kind=2)
-    assert set(Counter((q.meta["domain"], q.kind) for q in data.questions).values()) == {2}
-    whole = load_dataset("minihop", dg.DATA).questions
-    every = [q.id for q in whole]
-    bridges = [q.id for q in whole if (q.meta["domain"], q.kind) == ("places", "bridge")]
-    assert [q.id for q in data.questions if q.id in bridges] == bridges[:2]
-    assert [q.id for q in data.questions] == [
-        i for i in every if i in {q.id for q in data.questions}
-    ]
-    answers = dg.answerable(load_dataset("minihop", dg.DATA))
+    whole = load_dataset("minihop", dg.DATA)
+    first = {}
+    for question in whole.questions:
+        first.setdefault((question.meta["domain"], question.kind), []).append(question.id)
+    chosen = {name for names in first.values() for name in names[:2]}
+    assert all(len(names) >= 2 for names in first.values())
+    assert [q.id for q in data.questions] == [q.id for q in whole.questions if q.id in chosen]
+    answers = dg.answerable(whole)
     assert len(answers.questions) == 65
     assert Counter(why for _, why in answers.excluded) == {"no long answer": 115}
-    for name, per_kind, said in (
-        ("dragonbal", None, "did you mean 'dragonball'"),
-        ("minihop", 0, "per_kind=0"),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            load_dataset(name, dg.DATA, per_kind=per_kind)
-    with pytest.raises(ConfigError, match="no settings"):
-        rc.grid("made", data, {"in order": InOrder}, settings=[])
+
+
+test_a_sample_or_a_grid_of_nothing_is_refused = refusals(
+    (lambda: load_dataset("dragonbal", dg.DATA), "did you mean 'dragonball'"),
+    (lambda: load_dataset("minihop", dg.DATA, per_kind=0), "per_kind=0"),
+    (lambda: rc.grid("made", load_minihop(), {"in order": InOrder}, settings=[]), "no settings"),
+)
 
 
 def test_without_the_mirror_minihop_takes_dragonballs_place(monkeypatch):
@@ -460,14 +417,12 @@ def numbers(line):
 
 
 def long_means():
-    cells = itertools.product(("claim_recall", "f1"), "AB", ("", "law"), enumerate((5, 10, 20)))
-    rows = [
-        (v, m, s, d, 0.1 * i + 0.05 * (d == "law"), 0.1 * i - 0.1, 0.1 * i + 0.2)
-        for m, s, d, (i, v) in cells
-    ]
-    return pd.DataFrame(
-        rows, columns=["value", "metric", "system", "domain", "mean", "low", "high"]
-    )
+    """Means of .0, .1 and .2 at 5, 10 and 20, of the domain .05 higher."""
+    axes = {"metric": ["claim_recall", "f1"], "system": ["A", "B"], "domain": ["", "law"]}
+    cells = pd.MultiIndex.from_product([*axes.values(), [5, 10, 20]], names=[*axes, "value"])
+    rows = cells.to_frame(index=False)
+    mean = rows["value"].map({5: 0, 10: 0.1, 20: 0.2})
+    return rows.assign(mean=mean + 0.05 * rows["domain"].eq("law"), low=mean - 0.1, high=mean + 0.2)
 
 
 def test_lines_show_means_domains_and_the_papers_numbers():
@@ -484,22 +439,15 @@ def test_lines_show_means_domains_and_the_papers_numbers():
     np.testing.assert_allclose(lines["A, law"].get_ydata(), [0.05, 0.15, 0.25])
     thick = {c.get_label(): c for c in f1.containers}
     np.testing.assert_allclose(numbers(thick["B"].lines[0]), [0, 0.1, 0.2])
-    ends = thick["B"].lines[2][0].get_segments()[1][:, 1]
-    np.testing.assert_allclose(ends, [0, 0.3])
+    np.testing.assert_allclose(thick["B"].lines[2][0].get_segments()[1][:, 1], [0, 0.3])
     assert [t.get_text() for t in f1.get_xticklabels()] == ["5", "10", "20"]
     apart = np.subtract(*(np.asarray(thick[s].lines[0].get_xdata(), float) for s in "BA"))
     assert (apart > 0).all()  # intervals beside each other
     assert np.ptp(shown[2].get_ylim()) == pytest.approx(0.2)
-    assert {t.get_text() for t in figure.legends[0].get_texts()} == {
-        "A",
-        "B",
-        "A, law",
-        "B, law",
-        "paper",
-    }
-    assert not [
-        line for line in shown[2].lines if line.get_label() != "paper" and len(line.get_xdata())
-    ]
+    named = {t.get_text() for t in figure.legends[0].get_texts()}
+    assert named == {"A", "B", "A, law", "B, law", "paper"}
+    drawn = {line.get_label() for line in shown[2].lines if len(line.get_xdata())}
+    assert drawn == {"paper"}
 
 
 def test_a_figure_shows_means_intervals_and_the_papers_value_on_a_scale_of_its_own():
@@ -510,11 +458,10 @@ def test_a_figure_shows_means_intervals_and_the_papers_value_on_a_scale_of_its_o
     first, second = figure.axes
     assert [axis.get_title() for axis in (first, second)] == ["recall", "f1 score"]
     (bars,) = first.containers
-    np.testing.assert_allclose(np.asarray(bars.lines[0].get_ydata(), float), ours["mean"])
+    np.testing.assert_allclose(numbers(bars.lines[0]), ours["mean"])
     ends = [segment[:, 1] for segment in bars.lines[2][0].get_segments()]
     np.testing.assert_allclose(ends, ours[["low", "high"]])
     assert second.lines[0].get_xydata().tolist() == [[1, 0.7]]  # 40 is no value here
-    for axis in (first, second):
-        low, high = axis.get_ylim()
-        assert high - low == pytest.approx(0.2)  # a point of difference does not fill a panel
+    # a point of difference does not fill a panel
+    assert [np.ptp(axis.get_ylim()) for axis in (first, second)] == pytest.approx([0.2, 0.2])
     assert {t.get_text() for t in figure.legends[0].get_texts()} == {"BM25", "paper"}

@@ -23,8 +23,7 @@ def minihop():
 
 @pytest.fixture(scope="module")
 def passages(minihop):
-    plain = recordings.grid_experiment("smollm2", "evidence")
-    questions = plain.data["minihop"].questions[:25]
+    questions = recordings.grid_experiment("smollm2", "evidence").data["minihop"].questions[:25]
     return [(question, evidence_passages(question, minihop)) for question in questions]
 
 
@@ -82,8 +81,7 @@ def test_a_condition_finds_what_is_assigned_in_that_order_and_at_most_k():
 
 
 def test_the_grids_ask_each_question_once_alone_and_once_a_condition():
-    plain = recordings.grid_experiment("smollm2", "evidence")
-    cells = plain.cells("minihop")
+    cells = recordings.grid_experiment("smollm2", "evidence").cells("minihop")
     assert [(cell.retriever, cell.N) for cell in cells] == [
         ("LLM only", 0), *((name, recordings.ALL_OF_GOLD) for name in EVIDENCE),
     ]  # fmt: skip

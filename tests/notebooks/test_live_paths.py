@@ -102,8 +102,7 @@ def test_the_thesis_path_sends_the_prompts_of_figures_2_4_and_2_5_at_temperature
 def test_the_thesis_mlq_asks_for_sub_questions_at_temperature_0(server):
     server.reply = lambda body: "Who was born?\nWho died?"
     data = minihop(2)
-    decompose = rb.llm_decomposer(rb.chat_model(MODEL), progress=False)
-    build = thesis.retrievers(decompose)["MLQ"]
+    build = thesis.retrievers(rb.llm_decomposer(rb.chat_model(MODEL), progress=False))["MLQ"]
     build(rb.token_chunks(data.documents)).search([q.text for q in data.questions], 5)
     sent = held_against(server.calls, THESIS, "multiquery_decomposition")[
         "multiquery_decomposition"
@@ -131,8 +130,7 @@ def test_the_ragchecker_path_follows_appendix_d_and_scores_what_stands_between_t
     assert rows["answer"].eq("Ann built it with her own hands.").all()
     assert rows["tagged"].eq(True).all()
     sent = held_against(server.calls, RAGCHECKER, "ragchecker_default")["ragchecker_default"]
-    chunks = rb.token_chunks(data.documents, 300, 0.2)
-    texts = {c.id: c.text for c in chunks}
+    texts = {c.id: c.text for c in rb.token_chunks(data.documents, 300, 0.2)}
     shown = {f["documents"] for f in sent}
     for row in rows.itertuples():
         assert len(row.hits) == 20
@@ -150,8 +148,7 @@ def test_the_diagnosis_compares_figures_5_and_9_under_the_same_options(server):
     model = chat_model(MODEL, num_ctx=32768, num_predict=2048)
     bm25 = {"BM25": rc.RETRIEVERS["BM25"]}
     both = [rc.DEFAULT, rc.Setting(prompt="optimised")]
-    grid = rc.grid("x", data, bm25, dict.fromkeys(rc.PROMPTS, model), both)
-    grid.run(progress=False)
+    rc.grid("x", data, bm25, dict.fromkeys(rc.PROMPTS, model), both).run(progress=False)
     sent = held_against(server.calls, RAGCHECKER, "ragchecker_default", "ragchecker_optimised")
     assert sent["ragchecker_default"] == sent["ragchecker_optimised"]
 
@@ -275,10 +272,9 @@ def test_limit_bounds_the_calls_of_a_live_notebook_which_says_them_first(
     number, calls, server, three, monkeypatch
 ):
     def two_claims(body):
-        fields = body.get("format", {}).get("properties", {})
         return (
             '{"claims": ["Ann built it.", "It is tall."]}'
-            if "claims" in fields
+            if "claims" in body.get("format", {}).get("properties", {})
             else default_reply(body)
         )
 
@@ -314,5 +310,4 @@ def test_a_live_notebook_runs_to_its_end_with_a_model_of_one_reply_and_no_casset
         given["RESAMPLES"] = 20
     names = run_up_to(number, None, MODEL=MODEL, **given)
     assert server.calls
-    cuts = {"14": "fitted_cuts", "22": "tests", "30": "won"}[number]
-    assert len(names[cuts])
+    assert len(names[{"14": "fitted_cuts", "22": "tests", "30": "won"}[number]])

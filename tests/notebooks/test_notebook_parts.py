@@ -51,8 +51,7 @@ def test_a_sample_goes_by_seed_and_name_and_not_by_order_or_by_what_else_there_i
 
 
 def test_items_show_what_annotators_are_given():
-    document = Document("d1", "Report", "It rose. It fell.")
-    item = DRAGONBALL.question_item(asked(1), {"d1": document})
+    item = DRAGONBALL.question_item(asked(1), {"d1": Document("d1", "Report", "It rose. It fell.")})
     assert item.id == "finance/en/factual/q1"
     assert item.texts == {
         "Question": "Question 1?\n(factual)",
@@ -116,10 +115,9 @@ def test_scores_are_averaged_by_hand():
 
 def test_table_2_has_the_papers_cells_and_counts_what_is_missing():
     table = DRAGONBALL.table_2(table_of(score("finance/zh/factual/a", 4)))
-    printed = papers.published("rageval", "Table 2")
     assert (
         table[["row", "column"]].to_numpy().tolist()
-        == printed[["row", "column"]].to_numpy().tolist()
+        == papers.published("rageval", "Table 2")[["row", "column"]].to_numpy().tolist()
     )
     assert table.iloc[0].tolist() == ["CN", "Finance", 4, 1, 69]
     assert table["value"].isna().sum() == 5
@@ -144,8 +142,7 @@ def test_key_point_shares_are_eq_3_to_5_and_an_unread_verdict_leaves_them_out():
 
 
 def test_points_found_are_pooled_over_questions_and_not_averaged():
-    rows = verdicts_of((1, 0, 0, 0), (0, 2, 1, 0))
-    assert DRAGONBALL.pooled("true", rows) == 1 / 4
+    assert DRAGONBALL.pooled("true", verdicts_of((1, 0, 0, 0), (0, 2, 1, 0))) == 1 / 4
 
 
 # Notebook 14: shares by region, and probabilities of the grades' groups that no question has a hand
@@ -155,8 +152,7 @@ CALIBRATION = parts("14")
 
 
 def test_region_shares_by_hand_with_the_borders_between():
-    scores = np.array([0.0, 0.105, 0.3, 0.67, 0.68, 1.0, 1.0, 0.1])
-    assert CALIBRATION.region_shares(scores) == {
+    assert CALIBRATION.region_shares(np.array([0.0, 0.105, 0.3, 0.67, 0.68, 1.0, 1.0, 0.1])) == {
         "above k": 0.375,
         "between": 0.375,
         "below h": 0.25,
@@ -165,11 +161,9 @@ def test_region_shares_by_hand_with_the_borders_between():
 
 def test_isotonic_groups_follow_the_shares_at_each_score():
     groups = np.array([0, 0, 0, 1, 0, 1, 1, 2, 1, 2, 2, 2])
-    shares = [[0.75, 0.25, 0.0], [0.25, 0.5, 0.25], [0.0, 0.25, 0.75]]
-    assert (
-        CALIBRATION.isotonic(np.repeat([0.1, 0.5, 0.9], 4), groups, [0.1, 0.5, 0.9]).tolist()
-        == shares
-    )
+    scores = [0.1, 0.5, 0.9]
+    shares = CALIBRATION.isotonic(np.repeat(scores, 4), groups, scores)
+    assert shares.tolist() == [[0.75, 0.25, 0.0], [0.25, 0.5, 0.25], [0.0, 0.25, 0.75]]
 
 
 def brier(probabilities, truth):

@@ -206,10 +206,9 @@ def test_notebook_runs_and_leaves_its_figures_and_ledger_rows(path, run):
 
 
 def tracked_files():
-    folders = [project_root() / "figures", project_root() / "notebooks"]
     return {
         str(p): hashlib.sha256(p.read_bytes()).hexdigest()
-        for folder in folders
+        for folder in [project_root() / "figures", project_root() / "notebooks"]
         for p in sorted(folder.iterdir())
     }
 
@@ -300,10 +299,10 @@ def notebook(path, *cells):
 
 def said(path):
     """What each code cell printed or returned."""
-    cells = (cell for cell in nbformat.read(path, 4).cells if cell.cell_type == "code")
     return [
         "".join(o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell.outputs)
-        for cell in cells
+        for cell in nbformat.read(path, 4).cells
+        if cell.cell_type == "code"
     ]
 
 
@@ -442,14 +441,11 @@ def test_the_template_goes_on_where_there_is_nothing_to_compare(run, tmp_path):
 @pytest.mark.slow
 def test_the_template_compares_prompts_as_a_factor_by_grades(run, tmp_path):
     (tmp_path / "short.txt").write_text("Answer in one word. {query} {documents}")
-    models = {
-        "generator": {"plain": "ollama:llama3:8b", "short": "ollama:llama3:8b"},
-        "judge": "ollama:llama3:8b",
-    }
     file = own_files(
         tmp_path,
         retriever=["BM25", "SIM"],
-        **models,
+        generator=dict.fromkeys(("plain", "short"), "ollama:llama3:8b"),
+        judge="ollama:llama3:8b",
         prompts={"short": str(tmp_path / "short.txt")},
     )
     out, _ = run(TEMPLATE, {"EXPERIMENT": file})
@@ -465,11 +461,10 @@ def test_the_template_compares_prompts_as_a_factor_by_grades(run, tmp_path):
 def test_answers_of_ones_own_go_through_the_notebook_that_scores_them(
     metrics, numbers, run, tmp_path
 ):
-    contexts = [["Ada Ruck founded the mill in 1841."], ["It stands in Ely.", "It rains."]]
     mine = {
         "Question": ["Who founded it?", "Where is it?"],
         "Response": ["Ada Ruck.", None],
-        "Contexts": contexts,
+        "Contexts": [["Ada Ruck founded the mill in 1841."], ["It stands in Ely.", "It rains."]],
     }
     mine["Reference"] = ["Ada Ruck founded the mill.", "The mill stands in Ely."]
     pd.DataFrame(mine).to_csv(tmp_path / "mine.csv", index=False)
@@ -498,8 +493,7 @@ def test_one_switch_makes_every_part_of_a_thesis_notebook_live_and_the_ledger_na
     }
     out, calls = run(path, live)
     opening = load_prompt("multiquery_decomposition").partition("{")[0]
-    decomposed = sum(opening in call.prompt for call in calls)
-    assert decomposed == live["LIMIT"]  # once a question
+    assert sum(opening in call.prompt for call in calls) == live["LIMIT"]  # once a question
     ledger = pd.read_csv(out / "ledger.csv")
     replayed = by_a_recorded_model(ledger)
     ledger = ledger[ledger["ours"].notna() & (ledger["item"] != "Section 3.2.1") & ~replayed]

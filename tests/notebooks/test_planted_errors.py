@@ -45,8 +45,7 @@ def planted(error, answer="Sue Roe bought it from Ann Lee.", facts=FACTS, others
         list(others),
         random.Random(seed),
     )
-    plant = BOOK.ERRORS[error][2]
-    return plant(case)
+    return BOOK.ERRORS[error][2](case)
 
 
 @pytest.mark.parametrize(

@@ -147,8 +147,7 @@ def test_items_that_were_not_measured_are_those_of_the_ledger_and_stand_in_the_d
     # reason an open item.
     assert (table["measured"] + table["beside"] <= table["cells"]).all()
     assert table["needs"].notna().all()
-    silent = table[table["cells"] == 0].groupby("paper")["item"].agg(list).to_dict()
-    assert silent == {
+    assert table[table["cells"] == 0].groupby("paper")["item"].agg(list).to_dict() == {
         "thesis": ["Figure 2.6"],
         "ragchecker": ["Figure 8", "Table 4"],
         "ragas": ["Table 2", "Table 3", "Table 4"],
@@ -311,8 +310,7 @@ def test_before_a_first_measurement_the_ledger_is_the_one_that_came_along_and_a_
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
     came = papers.ledger("thesis", "Table 3.1")["ours"].notna().sum()
     assert came > 0
-    path = record(cells(), by="mine")
-    assert path == tmp_path / "figures" / "ledger.csv"
+    assert record(cells(), by="mine") == tmp_path / "figures" / "ledger.csv"
     assert papers.ledger("thesis", "Table 3.1")["ours"].notna().sum() == came + 1
     papers.begin_ledger()
     assert papers.ledger()["ours"].notna().sum() == 0

@@ -111,8 +111,7 @@ C = [
 
 def test_a_ranking_that_always_takes_the_first_place_is_a_tie_with_full_position_bias():
     with FakeOllama(reply=model_reply) as server:
-        model = server.model()
-        tables, bias = BOOK.baseline_scores(model, F, "faithfulness", **QUIET)
+        tables, bias = BOOK.baseline_scores(server.model(), F, "faithfulness", **QUIET)
         prompts = [call.prompt for call in server.calls]
     assert len(prompts) == 4
     assert all(F[0].context in prompt and F[0].question not in prompt for prompt in prompts)
@@ -133,8 +132,7 @@ def test_a_ranking_that_sees_the_better_text_in_both_orders_wins_without_bias():
 
     pairs = [Pair("w", "Who built it?", "Ann did.", "Ferns grow.")]
     with FakeOllama(reply=choose) as server:
-        model = server.model()
-        tables, bias = BOOK.baseline_scores(model, pairs, "answer_relevance", **QUIET)
+        tables, bias = BOOK.baseline_scores(server.model(), pairs, "answer_relevance", **QUIET)
     assert bias == 0.0
     assert tables["GPT Ranking"][["better", "worse"]].to_numpy().tolist() == [[1.0, 0.0]]
     assert agreement(tables["GPT Ranking"])["wins"] == 1
@@ -208,8 +206,7 @@ SIDES = ("better", "worse")
 
 
 def run(labels, replies, score, parse_status, truncated, **more):
-    about = {"id": "a", "question": "q?", "better": [True, False]} | more
-    return pd.DataFrame(about).assign(
+    return pd.DataFrame({"id": "a", "question": "q?", "better": [True, False]} | more).assign(
         labels=labels, replies=replies, score=score, parse_status=parse_status, truncated=truncated
     )
 

@@ -59,10 +59,9 @@ def place(question, retriever):
 
 
 def rows_of(*parts):
-    columns = ["question_id", "retriever", "hits", "answer", "status"]
-    rows = pd.DataFrame(parts, columns=columns).assign(
-        generator="copier", k=20, chunker=rc.DEFAULT.chunker
-    )
+    rows = pd.DataFrame(
+        parts, columns=["question_id", "retriever", "hits", "answer", "status"]
+    ).assign(generator="copier", k=20, chunker=rc.DEFAULT.chunker)
     return rows.assign(kind="", context_tokens=1)
 
 
@@ -175,8 +174,7 @@ def test_a_model_answers_and_labels_and_both_are_replayed(tmp_path, minilm, monk
     assert live["scored"].all()
     assert live["precision"].tolist() == [1.0] * 6
     monkeypatch.setenv("RAGBENCH_CASSETTE", "replay")
-    replayed = scores("http://127.0.0.1:9", tmp_path / "b")
-    pd.testing.assert_frame_equal(live, replayed)
+    pd.testing.assert_frame_equal(live, scores("http://127.0.0.1:9", tmp_path / "b"))
 
 
 def test_where_a_right_claim_stands():
@@ -186,8 +184,7 @@ def test_where_a_right_claim_stands():
 
 
 def test_every_label_is_one_pair_of_claim_and_text():
-    one = result("BM25", "10", ("01", "00"))
-    pairs = list(BOOK.pairs_of(one))
+    pairs = list(BOOK.pairs_of(result("BM25", "10", ("01", "00"))))
     assert len(pairs) == 2 + 2 + 2 * 2 + 2 * 2
     assert ("reference_in_chunks", "r1", "1", E) in pairs
     assert ("response_in_reference", "c", "r", E) in pairs

@@ -89,14 +89,14 @@ def reports(language="en", documents=3):
         blank = " " if language == "en" else ""
         joined = blank.join((first, profit, mill, staff))
         texts.append(Document(name, title.format(**facts), joined, (), about))
-        meta = {**about, "doc_ids": (name,)}
+        meta = about | {"doc_ids": (name,)}
         wanted = {
             "factual": (profit,),
-            "summary": (profit, mill + (" " * (language == "en")) + staff),
+            "summary": (profit, mill + blank + staff),
             "unanswerable": (),
         }
         for kind, references in wanted.items():
-            text = asked.format(**facts) + f" ({kind})"
+            text = f"{asked.format(**facts)} ({kind})"
             questions.append(Question(f"{name} {kind}", text, "-", references, kind, "", meta))
     return Dataset("reports", tuple(questions), tuple(texts))
 
@@ -202,15 +202,10 @@ def test_rows_come_in_the_order_of_settings_prefix_retrievers_and_questions():
     makes = {"b": rageval.bm25("en"), "a": rageval.bm25("en", "plain")}
     settings = {"x": (50, 2), "w": (90, 1), "v": (50, 1)}
     rows = rageval.retrieval_rows(small_dataset(), makes, settings, prefix=[True, False])
-    keys = [
-        tuple(r)
-        for r in rows[["setting", "prefix", "retriever", "question_id"]].itertuples(index=False)
-    ]
-    assert keys == list(itertools.product("xwv", [True, False], "ba", ["q1", "q2", "q3"]))
-    assert rows.groupby("setting")[["size", "k"]].first().to_dict("index")["w"] == {
-        "size": 90,
-        "k": 1,
-    }
+    keys = rows[["setting", "prefix", "retriever", "question_id"]].itertuples(index=False)
+    expected = itertools.product("xwv", [True, False], "ba", ["q1", "q2", "q3"])
+    assert list(map(tuple, keys)) == list(expected)
+    assert rows.loc[rows["setting"] == "w", ["size", "k"]].eq([90, 1]).all(axis=None)
 
 
 def test_the_prefix_is_indexed_but_never_counted_or_matched():
@@ -218,8 +213,7 @@ def test_the_prefix_is_indexed_but_never_counted_or_matched():
     assert [c.text for c in rageval.with_titles(chunks)] == ["(Marn Ltd) Text.", "Text."]
     document = Document("a", "Marn was sold", "The mill burnt.", (), EN)
     question = Question("q", "Which mill of Marn was sold?", "none", ("Marn was sold",), meta=EN)
-    data = Dataset("one", (question,), (document,))
-    rows = rageval.retrieval_rows(data, ENGLISH, {"1": (99, 1)})
+    rows = rageval.retrieval_rows(Dataset("one", (question,), (document,)), ENGLISH, {"1": (99, 1)})
     assert rows["recall"].tolist() == [0.0, 0.0]
     assert rows["words"].tolist() == [3, 3]
 
@@ -227,8 +221,7 @@ def test_the_prefix_is_indexed_but_never_counted_or_matched():
 def test_sentence_chunks_pack_whole_sentences_up_to_the_size():
     text = "One is here. Two is here.\nThree is a much longer sentence. Four."
     document = Document("d", "T", text, (), EN)
-    got = sentence_chunks([document], 25)
-    assert [(c.id, c.text) for c in got] == [
+    assert [(c.id, c.text) for c in sentence_chunks([document], 25)] == [
         ("d#0", "One is here. Two is here."),
         ("d#1", "Three is a much longer sentence."),
         ("d#2", "Four."),
@@ -323,8 +316,7 @@ def test_the_tokenizer_is_named_in_the_retrievers_settings():
 
 
 def test_queries_are_cut_after_128_tokens():
-    long = "word " * 200
-    short, cut = rageval.cut_queries(["a few words", long])
+    short, cut = rageval.cut_queries(["a few words", "word " * 200])
     assert short == "a few words"
     assert cut.split() == ["word"] * 128
     assert rageval.cut_queries(["word " * 128, "word " * 129]) == [

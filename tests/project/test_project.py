@@ -30,16 +30,10 @@ def tracked():
 
 
 def test_no_file_holds_both_sides_of_a_merge():
-    texts = [
-        name
-        for name in tracked()
-        if name.endswith((".py", ".md", ".ipynb", ".csv", ".toml", ".yml", ".sh"))
-    ]
-    assert [
-        n
-        for n in texts
-        if re.search(r"^(<{7} |>{7} )", (ROOT / n).read_text(encoding="utf-8"), re.M)
-    ] == []
+    for name in tracked():
+        if name.endswith((".py", ".md", ".ipynb", ".csv", ".toml", ".yml", ".sh")):
+            text = (ROOT / name).read_text(encoding="utf-8")
+            assert not re.search(r"^(<{7} |>{7} )", text, re.M), name
 
 
 def test_environment_yml_agrees_with_pyproject():
@@ -152,8 +146,7 @@ def test_committed_notebook_ran_cleanly_from_top_to_bottom(path):
     tags = [t for c in code for t in c["metadata"].get("tags", [])]
     assert tags.count("parameters") == 1
     assert "injected-parameters" not in tags
-    prose = sum(c["cell_type"] == "markdown" for c in book["cells"])
-    assert prose >= len(code) / 2
+    assert sum(c["cell_type"] == "markdown" for c in book["cells"]) >= len(code) / 2
 
 
 @pytest.mark.parametrize(

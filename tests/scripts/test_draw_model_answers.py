@@ -189,13 +189,12 @@ def test_two_systems_with_the_same_text_or_answer_have_the_same_labels():
 
 
 def test_a_sheet_of_claims_names_each_text_once_and_tells_nothing_of_where_it_is_from(script):
-    chunk = RetrievedText(text="Ely lies on a river.", doc_id="Ely")
     one = RagResult(
         "q BM25",
         "Where?",
         "x",
         "In Ely.",
-        (chunk,),
+        (RetrievedText(text="Ely lies on a river.", doc_id="Ely"),),
         ("In Ely.",),
         ("It is Ely.",),
         extra={"question_id": "q", "retriever": "BM25"},

@@ -99,8 +99,7 @@ def test_the_matrix_shows_every_label_by_symbol_colour_and_words(inspector):
 
 
 def test_a_chunk_that_entails_a_reference_claim_is_called_relevant(inspector):
-    heads = re.findall("<th scope='col'>([^<]+)</th>", inspector.matrix.value)
-    assert heads == [
+    assert re.findall("<th scope='col'>([^<]+)</th>", inspector.matrix.value) == [
         "Response claims (3)",
         "reference",
         "1 R",
@@ -199,8 +198,7 @@ def test_missing_labels_are_question_marks_and_never_a_number():
 def test_results_come_as_records_as_dicts_or_in_a_table_of_scores():
     dicts = [EXAMPLE, change(query_id="b")]
     results = read_ragchecker({"results": dicts})
-    labels = [None, *results.results]
-    table = pd.DataFrame({"question_id": ["a", "b", "c"], "claim_labels": labels})
+    table = pd.DataFrame({"question_id": ["a", "b", "c"], "claim_labels": [None, *results.results]})
     for form in (results, list(results.results), dicts, table):
         assert [r.id for r in ClaimInspector(form).results] == ["geneva", "b"]
     for nothing in (RagResults(()), [], table[:1]):

@@ -166,8 +166,7 @@ def test_typed_question_is_before_the_first():
 
 
 def test_wrapped_match_is_marked_in_the_text_as_it_is():
-    wrapped = Fixed(texts=("Once Ann was\n   born in Rome. Then",))
-    one = explorer({"fixed": wrapped}, cutoff=20)
+    one = explorer({"fixed": Fixed(texts=("Once Ann was\n   born in Rome. Then",))}, cutoff=20)
     (ranking,) = one.rankings.values()
     assert ranking.shares[0, -1] == 1
     assert ranking.text[slice(*ranking.span(0, -1))] == "Ann was\n   born in Rome."
@@ -241,8 +240,7 @@ def test_hostile_text_is_shown_and_never_runs():
 
 def test_facts_that_overlap_are_both_marked():
     (hits,) = Fixed(texts=("abcdefgh",)).search(["q"], 1)
-    ranking = _ScoredHits(hits, ["abcdef", "cdefgh"], [5], TokenOffsets(words))
-    drawn = ranking.column("x", 0, 5)
+    drawn = _ScoredHits(hits, ["abcdef", "cdefgh"], [5], TokenOffsets(words)).column("x", 0, 5)
     both = mark(1, mark(2, "cdef"))
     assert f"{tag(1)}{mark(1, 'ab')}{tag(2)}{both}{mark(2, 'gh')}" in drawn
 
@@ -262,8 +260,7 @@ def test_every_character_is_shown_once_and_every_span_is_a_longest_match(chunks,
     (hits,) = Fixed(texts=tuple(chunks), title="").search(["q"], 9)
     ranking = _ScoredHits(hits, facts, range(60), TokenOffsets(characters))
     for n in (0, 1, 3, 8, 20, 59):
-        drawn = ranking.column("x", n, n)
-        found = re.findall(r"<p>(.*?)</p>", drawn, flags=re.DOTALL)
+        found = re.findall(r"<p>(.*?)</p>", ranking.column("x", n, n), flags=re.DOTALL)
         assert [
             shown(re.sub(r'<span class="rb-cut[^>]*>[^<]*</span>', "", p)) for p in found
         ] == chunks
@@ -271,8 +268,7 @@ def test_every_character_is_shown_once_and_every_span_is_a_longest_match(chunks,
         for i, fact in enumerate(facts):
             start, stop = ranking.span(i, n)
             pieces = {fact[a:b] for a in range(len(fact)) for b in range(a + 1, len(fact) + 1)}
-            longest = max((len(p) for p in pieces if p in prefix), default=0)
-            assert stop - start == longest
+            assert stop - start == max((len(p) for p in pieces if p in prefix), default=0)
             assert stop <= len(prefix)
             assert prefix[start:stop] in {*pieces, ""}
 
@@ -318,10 +314,9 @@ def test_ipywidgets_is_loaded_only_when_a_widget_is_used():
         "import sys, ragbench.widgets as w; dir(w); print('ipywidgets' in sys.modules);"
         "w.RetrievalExplorer; print('ipywidgets' in sys.modules)"
     )
-    out = subprocess.run(
+    assert subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout
-    assert out.split() == ["False", "True"]
+    ).stdout.split() == ["False", "True"]
 
 
 def test_saved_workbench_shows_words_in_place_of_widgets_without_a_kernel():
