@@ -3,6 +3,7 @@
 import math
 import re
 import warnings
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -32,36 +33,39 @@ RIGHT = {
     "keypoints": [HIGH],
 }
 ROWS = [RIGHT, RIGHT | {"answer": LOW, "chunks": [HIGH]}]
+WITH_IDS = [row | {"id": f"{n}"} for n, row in enumerate(ROWS)]
+
+
+def grading(body):
+    """The reply of a model that makes no mistakes, and finds every answer right."""
+    return graded(body, 5) if "grades" in str(body.get("format")) else reply(body)
+
+
+def by_model(rows, metrics, answers=reply, fault=None, **options):
+    """Score rows with the labels of a model that answers so."""
+    with FakeOllama(reply=answers, fault=fault) as server:
+        return score(rows, metrics, server.model(), progress=False, **options)
 
 
 def test_every_metric_has_a_source_a_range_and_needs():
-    texts = {
-        "question",
-        "answer",
-        "reference",
-        "context",
-        "chunks",
-        "facts",
-        "keypoints",
-        "references",
-        "kind",
-        "nuggets",
-    }
+    texts = "question answer reference context chunks facts keypoints references kind nuggets"
     for name, metric in METRICS.items():
         assert metric.source, name
         assert metric.range[0] < metric.range[1], name
-        assert set(metric.needs) <= texts | {"retrieved", "relevant"} | set(LABELS), name
+        assert {*metric.needs} <= {*texts.split(), "retrieved", "relevant", *LABELS}, name
 
 
 def test_metrics_of_texts_equal_their_functions():
     table = rb.score(ROWS, ["ir_score", "token_f1", "rouge_l"])
-    assert table["ir_score"].tolist() == [
-        rb.ir_score(r["facts"], " ".join(r["chunks"])) for r in ROWS
-    ]
-    for name, function in (("token_f1", rb.token_f1), ("rouge_l", rb.rouge_l)):
-        assert table[name].tolist() == [function(r["answer"], r["reference"]) for r in ROWS]
-    assert table["unscored"].tolist() == [0, 0]
-    assert table["question"].tolist() == [r["question"] for r in ROWS]
+    for n, row in enumerate(ROWS):
+        of_texts = (row["answer"], row["reference"])
+        assert table.loc[n, [*table.attrs["numbers"], "unscored", "question"]].to_dict() == {
+            "ir_score": rb.ir_score(row["facts"], " ".join(row["chunks"])),
+            "token_f1": rb.token_f1(*of_texts),
+            "rouge_l": rb.rouge_l(*of_texts),
+            "unscored": 0,
+            "question": row["question"],
+        }
 
 
 def test_without_a_model_the_rest_is_computed_and_what_it_leaves_out_is_said():
@@ -82,10 +86,7 @@ def test_without_a_model_the_rest_is_computed_and_what_it_leaves_out_is_said():
         rb.plan_score(ROWS, ["precision"], checker=Strict())  # who writes the claims?
     given = [row | {"grade": 5, "keypoint_verdicts": ["covered"]} for row in ROWS]
     table = score(given, ["fully_right", "completeness", "token_f1"])  # people's labels
-    assert (table["fully_right"].tolist(), table["labelled_by"].tolist()) == (
-        [1.0, 1.0],
-        ["given"] * 2,
-    )
+    assert table[["fully_right", "labelled_by"]].eq([1.0, "given"]).all(axis=None)
 
 
 def test_claims_are_those_of_a_long_true_answer_where_rows_have_one():
@@ -94,8 +95,7 @@ def test_claims_are_those_of_a_long_true_answer_where_rows_have_one():
     claims = ["The tower is very high indeed", "It was painted blue", "Ships pass the lighthouse"]
     long = row | {"long_reference": longer}
     rows = [row, long, long | {"reference_claims": claims}]
-    with FakeOllama(reply=reply) as server:
-        table = score(rows, ["precision", "recall", "token_f1"], server.model(), progress=False)
+    table = by_model(rows, ["precision", "recall", "token_f1"])
     assert table["precision"].tolist() == [0.5, 1.0, 1.0]
     assert table["recall"].tolist() == [1.0, 1.0, pytest.approx(2 / 3)]
     assert table["token_f1"].nunique() == 1
@@ -104,8 +104,7 @@ def test_claims_are_those_of_a_long_true_answer_where_rows_have_one():
 def test_labels_that_are_there_are_used_and_what_is_missing_is_counted():
     rows = pd.DataFrame({"marks": [["covered", "neither"], ["covered", None], None]})
     table = score(rows, ["keypoints"], columns={"keypoint_verdicts": "marks"})
-    assert table["completeness"].tolist()[0] == 0.5
-    assert math.isnan(table["completeness"][1])
+    assert table["completeness"].fillna(-1).tolist() == [0.5, -1, -1]
     assert table["unscored"].tolist() == [0, 3, 3]
 
 
@@ -114,16 +113,12 @@ def test_an_unknown_metric_and_a_missing_column_are_named():
     assert rb.score(one, "token_f1").equals(rb.score(one, ["token_f1"]))
     with pytest.raises(ConfigError, match=r"unknown metric 'rouge'(.|\n)*rouge_l"):
         score(ROWS, ["rouge"])
+    texts = [{"question": "q", "answer": "a", "reference": "r"}]
     with pytest.raises(DataError, match=r"no column 'references', needed by 'eir'"):
-        score(
-            [{name: cell for name, cell in row.items() if name != "facts"} for row in ROWS], ["eir"]
-        )
-    with pytest.raises(
-        DataError, match=r"no column 'chunks', needed by 'ragchecker' \(for its claim_labels\)"
-    ):
-        score(
-            [{"question": "q", "answer": "a", "reference": "r"}], ["ragchecker"], "ollama:llama3:8b"
-        )
+        score([texts[0] | {"chunks": ["c"]}], ["eir"])
+    said = r"no column 'chunks', needed by 'ragchecker' \(for its claim_labels\)"
+    with pytest.raises(DataError, match=said):
+        score(texts, ["ragchecker"], "ollama:llama3:8b")
 
 
 def test_all_that_is_missing_is_said_before_anything_runs_with_what_can_be_computed():
@@ -135,8 +130,8 @@ def test_all_that_is_missing_is_said_before_anything_runs_with_what_can_be_compu
     for column, metric in (("chunks", "ragchecker"), ("references", "eir"), ("context", "ragas")):
         assert re.search(rf"no column {column!r}, needed by .*{metric!r}", said)
     assert "'reference'" not in said
-    computed = said.split("what can be computed as it is: ")[1].split(", ")
-    assert computed == ["keypoints", "exact_match", "contained", "token_f1", "bleu", "rouge_l"]
+    computed = "keypoints, exact_match, contained, token_f1, bleu, rouge_l"
+    assert said.endswith(f"what can be computed as it is: {computed}")
 
 
 def test_columns_have_one_length():
@@ -164,21 +159,17 @@ def test_grades_and_abstentions_are_read_as_tables_write_them(tmp_path):
 def test_a_scored_table_with_labels_is_scored_again_from_a_file(tmp_path, ending):
     metrics = ["ragchecker", "keypoints", "ragas", "fully_right"]
     rows = [row | {"reference_contexts": [SKY]} for row in SAID]
-    with FakeOllama(
-        reply=lambda body: graded(body, 5) if "grades" in str(body.get("format")) else reply(body),
-        fault=about_e9,
-    ) as server:
-        first = score(rows, metrics, server.model(), retries=0, progress=False)
+    first = by_model(rows, metrics, grading, about_e9, retries=0)
     numbers = first.attrs["numbers"]
-    assert first.loc[1, "precision"] == 0.0
-    assert first["precision"].isna().tolist() == [True, False, True]  # an unread label, no answer
+    # an unread label, no answer
+    assert first["precision"].fillna(-1).tolist() == [-1, 0.0, -1]
     path = tmp_path / f"scored.{ending}"
-    if ending == "parquet":
-        first.to_parquet(path)
-    elif ending == "json":
-        first.to_json(path, orient="records")
-    else:
-        first.to_csv(path, index=False)
+    write = {
+        "parquet": first.to_parquet,
+        "json": partial(first.to_json, orient="records"),
+        "csv": partial(first.to_csv, index=False),
+    }
+    write[ending](path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # lists that were written as text are mended, said
         again = score(path, metrics)
@@ -190,11 +181,9 @@ def test_a_scored_table_with_labels_is_scored_again_from_a_file(tmp_path, ending
 
 
 def test_ragas_makes_statements_with_the_question_in_view():
-    rows = [row | {"id": f"{n}"} for n, row in enumerate(ROWS)]
     with FakeOllama(reply=reply) as server:
-        score(rows, ["ragas"], server.model(), progress=False)
-    prompts = [call.body["messages"][0]["content"] for call in server.calls]
-    statements = [prompt for prompt in prompts if "simple statements" in prompt]
+        score(WITH_IDS, ["ragas"], server.model(), progress=False)
+    statements = [call.prompt for call in server.calls if "simple statements" in call.prompt]
     assert len(statements) == len(ROWS)
     assert all(f"\nQuestion: {ROWS[0]['question']}\n" in prompt for prompt in statements)
 
@@ -207,65 +196,64 @@ def test_a_grading_prompt_of_ones_own_has_its_own_scale(tmp_path, monkeypatch):
     for name, metric in grade_metrics(prompt_scale(prompt)).items():
         monkeypatch.setitem(METRICS, name, metric)
     monkeypatch.setitem(LABELS, "grade", grade_label(prompt))
-    replies = iter([3, 0])
-    with FakeOllama(reply=lambda body: graded(body, next(replies))) as server:
-        table = score(ROWS, ["fully_right", "grade"], server.model(), progress=False, concurrency=1)
-    assert table["fully_right"].tolist() == [1.0, 0.0]
+    grades = iter([3, 0])
+    answers = lambda body: graded(body, next(grades))  # noqa: E731
+    table = by_model(ROWS, ["fully_right", "grade"], answers, concurrency=1)
     assert table.attrs["numbers"] == ["fully_right", "grade 0", "grade 1", "grade 2", "grade 3"]
-    assert table["grade 0"].tolist() == [0.0, 1.0]
+    assert table[["fully_right", "grade 0"]].to_numpy().tolist() == [[1.0, 0.0], [0.0, 1.0]]
 
 
 def test_a_metric_of_grades_takes_the_scale_of_its_rows():
     own = {0: "wrong", 1: "partly right", 2: "right"}
-    rows = [
-        {"answer": "a", "grade": 2, "judge_scale": own},
-        {"answer": "b", "grade": 5, "judge_scale": own},
-        {"answer": "c", "grade": 5, "judge_scale": None},
-    ]
+    rows = pd.DataFrame(
+        {"answer": ["a", "b", "c"], "grade": [2, 5, 5], "judge_scale": [own, own, None]}
+    )
+
+    def scored(rows, *metrics):
+        table = score(rows, metrics)
+        return table[table.attrs["numbers"]].fillna(-1).to_dict("list")
+
+    of_grades = ["grade 0", "grade 1", "grade 2", "fully_right"]
     table = score(rows[:2], ["grade", "fully_right"])
-    assert table.attrs["numbers"] == ["grade 0", "grade 1", "grade 2", "fully_right"]
-    assert table["fully_right"].fillna(-1).tolist() == [1.0, -1]
-    assert table["grade 2"].fillna(-1).tolist() == [1.0, -1]
+    assert table.attrs["numbers"] == of_grades
+    assert table[of_grades].fillna(-1).to_numpy().tolist() == [[0, 0, 1, 1], [-1, -1, -1, -1]]
     assert table["reason"][1] == "undefined: grade 0, grade 1, grade 2, fully_right"
-    both = score(rows, ["fully_right", "grade"])
-    assert both.attrs["numbers"] == ["fully_right", *(f"grade {grade}" for grade in range(6))]
-    assert both["fully_right"].fillna(-1).tolist() == [1.0, -1, 1.0]
-    assert both["grade 5"].fillna(-1).tolist() == [-1, -1, 1.0]
-    assert both["grade 0"].fillna(-1).tolist() == [0.0, -1, -1]
-    assert score(rows[:2], ["grade 2"]).attrs["numbers"] == ["grade 2"]
-    plain = score(rows[2:], ["grade"])  # of another experiment in the same process
-    assert plain.attrs["numbers"] == [f"grade {grade}" for grade in range(1, 6)]
+    both = scored(rows, "fully_right", "grade")
+    assert [*both] == ["fully_right", *(f"grade {grade}" for grade in range(6))]
+    assert both["fully_right"] == [1.0, -1, 1.0]
+    assert both["grade 5"] == [-1, -1, 1.0]
+    assert both["grade 0"] == [0.0, -1, -1]
+    assert [*scored(rows[:2], "grade 2")] == ["grade 2"]
+    # of another experiment in the same process
+    assert [*scored(rows[2:], "grade")] == [f"grade {grade}" for grade in range(1, 6)]
 
 
 def test_groups_single_numbers_and_shared_names_are_resolved():
     table = metric_table().set_index("number")
-    assert table.at["faithfulness", "metric"] == "ragchecker"
-    assert table.at["ragas_faithfulness", "metric"] == "ragas"
-    assert table.at["keypoints_hallucination", "needs"] == "question, answer, reference"
-    assert table.at["claim_recall", "labels"] == "claim_labels: a model"
-    assert table.at["rouge_l", "labels"] == "none"
-    assert table.at["recall", "range"] == "0 to 1"
+    for number, column, said in (
+        ("faithfulness", "metric", "ragchecker"),
+        ("ragas_faithfulness", "metric", "ragas"),
+        ("keypoints_hallucination", "needs", "question, answer, reference"),
+        ("claim_recall", "labels", "claim_labels: a model"),
+        ("rouge_l", "labels", "none"),
+        ("recall", "range", "0 to 1"),
+    ):
+        assert table.at[number, column] == said
     assert set(table.index[table["range"].str.endswith("lower is better")]) == {
         "relevant_noise_sensitivity", "irrelevant_noise_sensitivity", "hallucination", "self_knowledge",
         "keypoints_hallucination", "irrelevance", "wrong_abstention",
     }  # fmt: skip
-    assert list(find_numbers(["lexical"])) == [
-        "exact_match",
-        "contained",
-        "token_f1",
-        "rouge_l",
-        "bleu",
-    ]
-    assert find_numbers(["claim_recall", "ragas"])["ragas_faithfulness"] == (
-        "ragas",
-        "faithfulness",
-    )
-    assert list(find_numbers(["claim_recall", "f1", "claim_recall"])) == ["claim_recall", "f1"]
+    lexical = "exact_match contained token_f1 rouge_l bleu"
+    assert [*find_numbers(["lexical"])] == lexical.split()
+    of_ragas = find_numbers(["claim_recall", "ragas"])["ragas_faithfulness"]
+    assert of_ragas == ("ragas", "faithfulness")
+    assert [*find_numbers(["claim_recall", "f1", "claim_recall"])] == ["claim_recall", "f1"]
 
 
 SKY = "the wide sky is always blue"
 SEA = "the deep sea is always cold"
 E9 = "e9 is always some kind of f9"
+OF_SKY = {"reference": SKY, "retrieved_contexts": [SKY]}
 SAID = [
     {
         "user_input": "q1",
@@ -273,8 +261,8 @@ SAID = [
         "reference": f"{SKY}; {E9}",
         "retrieved_contexts": [SKY, E9],
     },
-    {"user_input": "q2", "response": f"not {SKY}", "reference": SKY, "retrieved_contexts": [SKY]},
-    {"user_input": "q3", "response": None, "reference": SKY, "retrieved_contexts": [SKY]},
+    OF_SKY | {"user_input": "q2", "response": f"not {SKY}"},
+    OF_SKY | {"user_input": "q3", "response": None},
 ]
 
 
@@ -291,27 +279,26 @@ def test_a_chat_model_labels_after_a_plan_and_a_stopped_run_goes_on(tmp_path, ca
         model = server.model()
         planned = rb.plan_score(rows, wanted, model, cassette=tape)
         assert (server.calls, tape.exists()) == ([], False)
-        assert {step.name: step.calls for step in planned} == {
-            "claims": 4 + 3,
-            "claim check": 100,
-            "keypoints": 2 * 10,
-        }
+        calls = {step.name: step.calls for step in planned}
+        assert calls == {"claims": 4 + 3, "claim check": 100, "keypoints": 2 * 10}
         score(rows, wanted, model, cassette=tape, retries=0)
         # before the first call
         assert capsys.readouterr().err.splitlines()[1].split()[:2] == ["claims", "7"]
     with FakeOllama(reply=reply) as server:
         model = server.model()
         table = score(rows, wanted, model, cassette=tape, progress=False)
-        assert server.calls
-        assert all(E9 in call.prompt for call in server.calls)  # only what failed is asked again
-        asked = len(server.calls)
+        asked = [E9 in call.prompt for call in server.calls]
+        assert asked == [True] * len(asked) != []  # only what failed is asked again
         again = score(rows, wanted, model, cassette=tape, progress=False)
-        assert len(server.calls) == asked
+        assert len(server.calls) == len(asked)
     pd.testing.assert_frame_equal(table, again)
-    assert table["precision"].tolist()[:2] == [0.5, 0.0]
-    assert table["claim_recall"].tolist()[:2] == [1.0, 1.0]
-    assert table["faithfulness"].tolist()[:2] == [0.5, 0.0]
-    assert table["completeness"].tolist()[:2] == [0.5, 1.0]
+    expected = {
+        "precision": [0.5, 0.0],
+        "claim_recall": [1.0, 1.0],
+        "faithfulness": [0.5, 0.0],
+        "completeness": [0.5, 1.0],
+    }
+    assert table[:2][[*expected]].to_dict("list") == expected
     assert table["labelled_by"].unique().tolist() == ["ollama:llama3:8b"]
     assert table["unscored"].tolist() == [0, 0, 6]
     assert table["reason"][2] == (
@@ -320,10 +307,9 @@ def test_a_chat_model_labels_after_a_plan_and_a_stopped_run_goes_on(tmp_path, ca
     )
 
 
-def test_labels_that_could_not_be_read_are_kept_for_the_inspector(tmp_path):
-    with FakeOllama(reply=reply, fault=about_e9) as server:
-        table = score(SAID[:2], ["ragchecker"], server.model(), retries=0, progress=False)
-    assert table["unscored"].tolist()[0] == 11
+def test_labels_that_could_not_be_read_are_kept_for_the_inspector():
+    table = by_model(SAID[:2], ["ragchecker"], fault=about_e9, retries=0)
+    assert table["unscored"][0] == 11
     assert table["reason"][0].startswith("a label could not be read: precision, recall")
     inspector = widgets.ClaimInspector(table["claim_labels"].tolist())
     assert next(labels for _, labels in inspector.rows("response")) == (None, "Entailment", None)
@@ -332,11 +318,8 @@ def test_labels_that_could_not_be_read_are_kept_for_the_inspector(tmp_path):
 
 
 def test_labels_of_a_model_are_named_open_in_the_inspector_and_have_means():
-    rows = [row | {"id": f"{n}", "system": system} for system in "AB" for n, row in enumerate(ROWS)]
-    with FakeOllama(
-        reply=lambda body: graded(body, 5) if "grades" in str(body.get("format")) else reply(body)
-    ) as server:
-        table = score(rows, ["ragchecker", "grade"], server.model(), progress=False)
+    rows = [row | {"system": system} for system in "AB" for row in WITH_IDS]
+    table = by_model(rows, ["ragchecker", "grade"], grading)
     assert table["labelled_by"].unique().tolist() == ["ollama:llama3:8b"]
     inspector = widgets.ClaimInspector(table["claim_labels"].tolist())
     inspector.show("1 B")
@@ -348,21 +331,19 @@ def test_labels_of_a_model_are_named_open_in_the_inspector_and_have_means():
 
 
 def test_a_model_is_not_asked_for_labels_that_the_rows_have_and_a_warning_says_so():
-    rows = [row | {"id": f"{n}"} for n, row in enumerate(ROWS)]
-    with FakeOllama(reply=reply) as server:
-        table = score(rows, ["ragchecker"], server.model(), progress=False)
-        asked = len(server.calls)
-        with pytest.warns(UserWarning, match="already, which are used: claim_labels; drop"):
-            again = score(table, ["ragchecker"], server.model(), progress=False)
-    assert len(server.calls) == asked > 0
+    table = by_model(WITH_IDS, ["ragchecker"])
+    with (
+        FakeOllama() as server,
+        pytest.warns(UserWarning, match="already, which are used: claim_labels; drop"),
+    ):
+        again = score(table, ["ragchecker"], server.model(), progress=False)
+    assert server.calls == []
     assert again["labelled_by"].unique().tolist() == ["given"]
     assert again["precision"].tolist() == table["precision"].tolist()
 
 
 def test_an_empty_column_of_labels_is_made_without_a_warning(recwarn):
-    rows = [row | {"grade": None} for row in ROWS]
-    with FakeOllama(reply=lambda body: graded(body, 5)) as server:
-        table = score(rows, ["fully_right"], server.model(), progress=False)
+    table = by_model([row | {"grade": None} for row in ROWS], ["fully_right"], graded)
     assert table["fully_right"].tolist() == [1.0, 1.0]
     assert not [warning for warning in recwarn if "already" in str(warning.message)]
 
@@ -376,26 +357,21 @@ def test_recall_splits_chinese_references_into_sentences():
 
 
 def test_nan_empty_lists_and_mixed_languages_spoil_no_other_row():
-    whole = {name: ROWS[0][name] for name in ("question", "answer", "reference", "chunks")}
+    whole = {name: RIGHT[name] for name in ("question", "answer", "reference", "chunks")}
     high = "塔高三百三十米。"
-    rows = [
-        whole,
-        whole | {"answer": math.nan},
-        whole | {"chunks": []},
-        whole | {"reference": ""},
-        {"question": "塔有多高？", "answer": high, "reference": high, "chunks": ["山很高。"]},
-    ]
-    with FakeOllama(reply=reply) as server:
-        table = score(rows, ["token_f1", "ragchecker"], server.model(), progress=False)
-        alone = score([whole], ["token_f1", "ragchecker"], server.model(), progress=False)
+    chinese = {"question": "塔有多高？", "answer": high, "reference": high, "chunks": ["山很高。"]}
+    changes = ({}, {"answer": math.nan}, {"chunks": []}, {"reference": ""}, chinese)
+    rows = [whole | change for change in changes]
+    table, alone = (by_model(some, ["token_f1", "ragchecker"]) for some in (rows, [whole]))
     assert table["unscored"].tolist() == [0, 12, 7, 12, 1]
     # The made judge does not find a short answer with its question in the text itself.
-    assert table["precision"].fillna(-1).tolist() == [1.0, -1, 1.0, -1, 0.0]
-    assert table["recall"].fillna(-1).tolist() == [1.0, -1, 1.0, -1, 0.0]
-    reasons = [reason.partition(":")[0] for reason in table["reason"]]
+    for name in ("precision", "recall"):
+        assert table[name].fillna(-1).tolist() == [1.0, -1, 1.0, -1, 0.0]
+    reasons = table["reason"].str.partition(":")[0].tolist()
     assert reasons == ["", "no answer", "undefined", "no reference", "undefined"]
     assert "claim_recall" not in table["reason"][2]  # nothing was found: 0
-    assert alone[alone.attrs["numbers"]].loc[0].equals(table[table.attrs["numbers"]].loc[0])
+    numbers = alone.attrs["numbers"]
+    assert alone.loc[0, numbers].equals(table.loc[0, numbers])
 
 
 def test_a_row_without_a_true_answer_has_no_number_and_stops_no_other():
@@ -438,24 +414,20 @@ def test_the_readmes_metric_of_ones_own_works_by_name(monkeypatch):
     assert len([line for line in code.splitlines() if line.strip()]) < 15
     for name in re.findall(r'METRICS\["(\w+)"\]', code):
         monkeypatch.setitem(METRICS, name, None)
-    told = {}
-    exec(code, told)
-    assert told["table"]["reference_words"].tolist() == [0.5]  # "ruck." is another word than "ruck"
-    assert told["table"]["rouge_l"].between(0.4, 0.9).all()
-    table = score(ROWS, ["reference_words"])
-    assert table["reference_words"].round(4).tolist() == [1.0, round(5 / 6, 4)]
+    names = {}
+    exec(code, names)
+    table = names["table"]
+    assert table["reference_words"].tolist() == [0.5]  # "ruck." is another word than "ruck"
+    assert table["rouge_l"].between(0.4, 0.9).all()
+    own = score(ROWS, ["reference_words"])["reference_words"]
+    assert own.tolist() == pytest.approx([1.0, 5 / 6])
 
 
 def test_a_misspelt_option_is_refused_with_the_closest_name():
-    for wrong, right in (
-        ("label", "labels"),
-        ("cassete", "cassette"),
-        ("colums", "columns"),
-        ("concurency", "concurrency"),
-    ):
-        with pytest.raises(
-            ConfigError, match=rf"unknown option '{wrong}'(.|\n)*did you mean '{right}'"
-        ):
+    options = {"label": "labels", "cassete": "cassette", "colums": "columns"}
+    for wrong, right in (options | {"concurency": "concurrency"}).items():
+        said = rf"unknown option '{wrong}'(.|\n)*did you mean '{right}'"
+        with pytest.raises(ConfigError, match=said):
             score(ROWS, ["token_f1"], **{wrong: 1})
 
 
@@ -483,20 +455,20 @@ class Strict:
 
 
 def test_a_checker_of_ones_own_checks_the_claims_that_a_model_takes_out():
-    with FakeOllama(
-        reply=reply, fault=lambda prompt, before: Fault("500") if "e9" in prompt else None
-    ) as server:
-        model = server.model()
-        table = score(SAID[:2], ["precision"], model, checker=Strict(), retries=0, progress=False)
-        assert not any("claims to check" in call.prompt for call in server.calls)
-        known = [row | {"reference_claims": [SKY]} for row in SAID[:2]]
-        assert score(known, ["precision"], model, checker=Strict(), progress=False)[
-            "precision"
-        ].tolist() == [0.5, 0.0]
+    asked = []
+
+    def fault(prompt, before):
+        asked.append(prompt)
+        return Fault("500") if "e9" in prompt else None
+
+    options = {"fault": fault, "checker": Strict(), "retries": 0}
+    table = by_model(SAID[:2], ["precision"], **options)
+    known = [row | {"reference_claims": [SKY]} for row in SAID[:2]]
+    assert by_model(known, ["precision"], **options)["precision"].tolist() == [0.5, 0.0]
+    assert "claims to check" not in "".join(asked)
     # The first one's true answer could not be taken apart.
-    assert math.isnan(table["precision"][0])
+    assert table["precision"].fillna(-1).tolist() == [-1, 0.0]
     assert table["reason"][0] == "a label could not be read: precision"
-    assert table["precision"][1] == 0.0
     assert table.attrs["checker"] == "Strict()"
     assert table.attrs["model"]["model"] == "llama3:8b"
     assert table["labelled_by"].unique().tolist() == ["ollama:llama3:8b; claims by Strict()"]
@@ -507,12 +479,8 @@ def test_a_checker_of_ones_own_checks_the_claims_that_a_model_takes_out():
     ("claims", "calls"), [({}, (10 + 10) * 3), ({"reference_claims": ["a", "b"]}, (10 + 2) * 3)]
 )
 def test_a_model_that_checks_is_planned_with_one_claim_and_one_text_a_prompt(claims, calls):
-    row = {
-        "question": "q",
-        "answer": "Ada ran. Bob sat. Cy lay.",
-        "reference": "Ada ran.",
-        "chunks": ["Ada.", "Bob."],
-    }
+    row = {"question": "q", "answer": "Ada ran. Bob sat. Cy lay.", "reference": "Ada ran."}
+    row |= {"chunks": ["Ada.", "Bob."]}
     model = rb.chat_model("ollama:llama3:8b", host="127.0.0.1:9")
     planned = rb.plan_score([row | claims], ["precision"], model, checker=ModelChecker(model))
     assert planned["claim check"].calls == calls
@@ -520,13 +488,9 @@ def test_a_model_that_checks_is_planned_with_one_claim_and_one_text_a_prompt(cla
 
 def test_the_folder_of_a_run_is_scored_by_its_rows_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
-    settings = {
-        "chunker": {"c": {"use": "token_chunks", "size": 60}},
-        "retriever": "BM25",
-        "generator": {"c": Copier()},
-    }
-    data = {"m": {"use": "minihop", "limit": 3}}
-    rows = rb.Experiment("mine", data=data, N=[30, 60], **settings).run(progress=False)
+    axes = {"data": {"m": {"use": "minihop", "limit": 3}}, "N": [30, 60]}
+    axes |= {"chunker": "token_chunks", "retriever": "BM25", "generator": {"c": Copier()}}
+    rows = rb.Experiment("mine", **axes).run(progress=False)
     table = score("mine", ["token_f1", "eir"])
     assert table["system"].tolist() == ["BM25@30", "BM25@60"] * 3
     assert table["token_f1"].notna().all()
