@@ -89,34 +89,20 @@ NOT_RUN = {
     'load_rows("results/first-look")': "the same",
     'grade_label("mine.txt")': "changes the tables of names: tests/test_scoring.py does the same",
 }
+FOUNDED = "Ada Ruck founded it."
+ANSWERED = {"question": "Who?", "answer": "Ada", "reference": "Ada", "N": 300}
+ANSWERED |= {"chunks": [FOUNDED], "context": FOUNDED, "references": [FOUNDED]}
+SYSTEMS = (
+    {"system": "one", "retriever": "BM25", "chunker": "small"},
+    {"system": "two", "retriever": "SIM", "chunker": "large"},
+)
 ROWS = [
-    {
-        "question_id": f"q{n}",
-        "system": name,
-        "question": "Who?",
-        "answer": "Ada",
-        "reference": "Ada",
-        "grade": n % 5 + 1,
-    }
-    | {
-        "chunks": ["Ada Ruck founded it."],
-        "context": "Ada Ruck founded it.",
-        "references": ["Ada Ruck founded it."],
-    }
-    | {
-        "retriever": retriever,
-        "chunker": chunker,
-        "N": 300,
-        "ir_score": (n + len(name)) % 7 / 6,
-        "topic": f"t{n // 10}",
-    }
+    ANSWERED
+    | system
+    | {"question_id": f"q{n}", "topic": f"t{n // 10}", "grade": n % 5 + 1, "ir_score": n % 7 / 6}
     for n in range(400)
-    for name, retriever, chunker in (("one", "BM25", "small"), ("two", "SIM", "large"))
+    for system in SYSTEMS
 ]
-NOTHING_FOUND = "no documents@0"
-STUDY_ROWS = pd.DataFrame(ROWS).replace({"system": {"two": NOTHING_FOUND}})
-STUDY_ROWS["cluster"] = STUDY_ROWS["topic"]
-LABELS_OF_PEOPLE = [float(n % 3 > 0) if n % 2 else float("nan") for n in range(400)]
 
 
 @dataclass
@@ -133,24 +119,13 @@ GIVEN = {
     "coming-from.md": lambda: {"samples": [Sample(), Sample("When?")]},
     "writing.md": lambda: {"rows": pd.DataFrame(ROWS)},
     "data.md": lambda: {"rows": ROWS[:2]},
-    "study.md": lambda: {
-        "rb": rb,
-        "pd": pd,
-        "rows": STUDY_ROWS,
-        "a": "one",
-        "b": NOTHING_FOUND,
-        "of_a": STUDY_ROWS[::2].set_index("question_id"),
-        "topic": [n // 10 for n in range(400)],
-        **dict.fromkeys(("labels_a", "labels_b"), LABELS_OF_PEOPLE),
-        **{f"judge_{side}": [float(n % 3 > 0) for n in range(400)] for side in "ab"},
-    },
 }
+# tests/project/test_study.py runs study.md in a new folder
+WITH_PYTHON = [page for page in PAGES if blocks(page, "python") and page.name != "study.md"]
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
 def test_the_python_of_a_page_runs_from_its_first_block_to_its_last(
     page, own_files, monkeypatch, fake
 ):
