@@ -11,6 +11,11 @@ import nbformat
 from ragbench.notebooks import find
 
 
+def _without_magic(source):
+    """Turn lines of IPython, which are no Python, into comments."""
+    return re.sub(r"(?m)^( *)%(?=\w)", r"\1pass  # %", source)
+
+
 def parts(number):
     """Execute the imports, functions, classes and CONSTANTS of a notebook, in its order, and
     nothing else.
@@ -19,7 +24,7 @@ def parts(number):
     source = "\n".join(
         cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "code"
     )
-    source = re.sub(r"(?m)^( *)%(?=\w)", r"\1pass  # %", source)  # a line of IPython is no Python
+    source = _without_magic(source)
     kept = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
     imports = [node for node in ast.parse(source).body if isinstance(node, ast.ImportFrom)]
     # a table of the package stays as it is
@@ -49,7 +54,7 @@ def run_up_to(number, words, **values):
     for cell in nbformat.read(path, 4).cells:
         if cell.cell_type != "code":
             continue
-        exec(compile(cell.source, str(path), "exec"), names)
+        exec(compile(_without_magic(cell.source), str(path), "exec"), names)
         if "parameters" in cell.metadata.get("tags", ()):
             names.update(values)
         if words is not None and words in cell.source:
