@@ -24,7 +24,7 @@ import ollama
 
 from ragbench.llm import Cassette, ask, chat_model
 from ragbench.llm.cassette import Keys
-from ragbench.llm.endpoints import endpoint_of
+from ragbench.llm.endpoints import Endpoint
 from ragbench.llm.reply import Usage
 
 FAKE = Path(__file__).resolve().parent.parent / "tests" / "fake_ollama.py"
@@ -99,7 +99,7 @@ def replay(count: int) -> None:
 
 def fill(path: Path, model: object, prompts: list[str]) -> None:
     """Record an answer to every prompt."""
-    endpoint = endpoint_of(model, 2048)
+    endpoint = Endpoint.of(model, 2048)
     keys = Keys(endpoint.provider, endpoint.name, DIGEST, endpoint.options)
     text = "An answer of one sentence."
     answer = {"ok": True, "text": text, "raw": text, "finish": "stop", "seconds": 0.2}

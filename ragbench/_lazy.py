@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping
+from pkgutil import iter_modules
 from typing import Any
 
 
 def lazy(
-    package: str, homes: Mapping[str, Iterable[str]], shown: Iterable[str] = ()
+    package: str,
+    homes: Mapping[str, Iterable[str]] | None = None,
+    shown: Iterable[str] = (),
+    path: Iterable[str] = (),
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package.
 
     Parameters
     ----------
     homes : module of the package -> the names that live there.
-    shown : names that ``dir`` has beside those. Every module of the package can be had, shown or
-        not.
+    shown : names that ``dir`` has beside those.
+    path : ``__path__`` of a package that shows all its modules. Every module of a package can be
+        had, shown or not.
     """
     module_of: dict[str, str] = {}
-    for module, names in homes.items():
+    for module, names in (homes or {}).items():
         module_of |= dict.fromkeys(names, f"{package}.{module}")
-    all_names = sorted({*module_of, *shown})
+    modules = [module.name for module in iter_modules(path) if not module.name.startswith("_")]
+    all_names = sorted({*module_of, *shown, *modules})
 
     def load(name: str) -> Any:
         if name in module_of:
@@ -41,14 +47,6 @@ def lazy(
         raise AttributeError(message)
 
     return load, lambda: all_names
-
-
-def modules(path: Iterable[str]) -> list[str]:
-    """Return the names of a package's modules, by its ``__path__``."""
-    from pkgutil import iter_modules
-
-    names = [module.name for module in iter_modules(path)]
-    return [name for name in names if not name.startswith("_")]
 
 
 def public_names(namespace: Mapping[str, Any]) -> Callable[[], list[str]]:

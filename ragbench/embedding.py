@@ -249,7 +249,7 @@ def _require_texts(texts: Sequence[str]) -> None:
 
 
 class NotOnDiskError(Exception):
-    """Texts have no vector on disk, and no model may be asked (see `only_from_disk`)."""
+    """Texts have no vector on disk, and no model may be asked, see `CachedEmbeddings`."""
 
     def __init__(self, embedder: CachedEmbeddings, texts: list[str]) -> None:
         super().__init__(f"{len(texts)} texts have no vector on disk")
@@ -258,16 +258,6 @@ class NotOnDiskError(Exception):
 
 
 _no_model: ContextVar[bool] = ContextVar("no_model", default=False)
-
-
-@contextlib.contextmanager
-def only_from_disk() -> Iterator[None]:
-    """Within it, CachedEmbeddings asks no model: NotOnDiskError for texts without a vector."""
-    before = _no_model.set(True)
-    try:
-        yield
-    finally:
-        _no_model.reset(before)
 
 
 class CachedEmbeddings(_Arrays):
@@ -329,6 +319,16 @@ class CachedEmbeddings(_Arrays):
         name = re.sub(r"[^\w.-]", "_", self.model_id)
         digest = hashlib.sha256(self.model_id.encode()).hexdigest()
         return folder / f"{name}-{digest[:8]}.sqlite"
+
+    @staticmethod
+    @contextlib.contextmanager
+    def only_from_disk() -> Iterator[None]:
+        """Within it no model is asked: NotOnDiskError for texts without a vector."""
+        before = _no_model.set(True)
+        try:
+            yield
+        finally:
+            _no_model.reset(before)
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:

@@ -316,27 +316,28 @@ def _file(name: str, folder: Path | None) -> Path:
     return packaged_data(FOLDER, name) if folder is None else folder / name
 
 
-def replay(name: str, folder: Path | None = None) -> Cassette:
-    """Open a recording in replay mode, imported once into the cache.
+def replay(recording: str | Path, folder: Path | None = None) -> Cassette:
+    """Open a recording, or a shipped file of replies, in replay mode, imported once into the cache.
 
-    DataError when it is not the manifest's.
+    DataError when a recording is not its manifest's.
     """
-    facts = manifest(name, folder)["file"]
-    file = _file(facts["name"], folder)
+    file = Path(recording)
+    expected = ""
+    command = ""
+    if isinstance(recording, str):
+        facts = manifest(recording, folder)["file"]
+        file = _file(facts["name"], folder)
+        expected = facts["sha256"]
+        command = f"python scripts/ship_recording.py {recording} --record"
     sha256 = sha256_of(file)
-    if sha256 != facts["sha256"]:
+    if expected and sha256 != expected:
         raise DataError(
             f"{file.name} has sha256 {sha256}",
-            f"{facts['sha256']}, as {name}.json says",
+            f"{expected}, as {recording}.json says",
             "restore both files",
         )
-    return replay_file(file, command=f"python scripts/ship_recording.py {name} --record")
-
-
-def replay_file(file: Path, command: str = "") -> Cassette:
-    """Open a shipped file of replies in replay mode, imported once into the cache."""
-    stem = file.name.partition(".")[0]
-    kept = cache_dir(FOLDER) / f"{stem}-{sha256_of(file)[:16]}.sqlite"
+    stem, _, _ = file.name.partition(".")
+    kept = cache_dir(FOLDER) / f"{stem}-{sha256[:16]}.sqlite"
     if not kept.exists():
         # never half written, whoever else does the same
         with written_whole(kept) as part, Cassette(part) as cassette:
@@ -351,7 +352,7 @@ def recorded_grades(questions: Sequence[Question], answers: Sequence[Answer]) ->
     Recorded are all answers that have a reference grade; another one is a CallError.
     """
     judge = _recording("qwen").chat_model()
-    with replay_file(packaged_data(FOLDER, "qwen_grades.jsonl.gz")) as cassette:
+    with replay(packaged_data(FOLDER, "qwen_grades.jsonl.gz")) as cassette:
         return grade(judge, questions, answers, cassette=cassette, progress=False)
 
 

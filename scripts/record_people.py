@@ -25,7 +25,7 @@ from ragbench.embedding import make_embedder
 from ragbench.labelling.exam import SCALE, SYSTEMS, exam_prompts
 from ragbench.llm import Cassette
 from ragbench.llm.cassette import Keys
-from ragbench.llm.endpoints import endpoint_of
+from ragbench.llm.endpoints import Endpoint
 from ragbench.llm.reply import Usage
 from ragbench.llm.structured import as_messages
 from ragbench.metrics.nuggets import SUPPORT
@@ -133,7 +133,7 @@ def ship_exam(labels):
     )
     judge = RECORDINGS["qwen"].chat_model(num_ctx=8192, num_predict=64)
     shipped = packaged_data("mtrag", "qwen.jsonl.gz")
-    endpoint = endpoint_of(judge)
+    endpoint = Endpoint.of(judge)
     keys = Keys(endpoint.provider, endpoint.name, endpoint.pinned_digest, endpoint.options)
     with tempfile.TemporaryDirectory() as folder, Cassette(Path(folder, "exam")) as cassette:
         cassette.import_(shipped)

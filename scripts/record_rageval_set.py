@@ -19,7 +19,7 @@ import ragbench
 from ragbench import data
 from ragbench.datagen import GeneratedSet, generate_set
 from ragbench.llm import Cassette
-from ragbench.llm.endpoints import endpoint_of
+from ragbench.llm.endpoints import Endpoint
 from ragbench.paths import packaged_data
 from ragbench.prompts import prompt_hash
 from ragbench.recordings import RECORDINGS
@@ -75,7 +75,7 @@ def ship(file: Path, documents: int) -> None:
 def _model() -> dict:
     """Return what replies depend on besides the texts."""
     recording = RECORDINGS["qwen"]
-    endpoint = endpoint_of(recording.chat_model(**OPTIONS))
+    endpoint = Endpoint.of(recording.chat_model(**OPTIONS))
     return {
         "model": endpoint.model,
         "digest": endpoint.pinned_digest,

@@ -25,7 +25,7 @@ from ragbench.data import load_hotpotqa
 from ragbench.data.relevance import document_clusters
 from ragbench.experiment import Experiment
 from ragbench.llm import Cassette
-from ragbench.llm.endpoints import endpoint_of
+from ragbench.llm.endpoints import Endpoint
 from ragbench.papers import thesis
 from ragbench.paths import project_root
 from ragbench.prompts import prompt_hash
@@ -128,7 +128,7 @@ def ship(rows: pd.DataFrame, data: Dataset, folder: Path) -> None:
 
 def about() -> dict[str, Any]:
     """Return what the answers depend on besides the questions."""
-    driver = endpoint_of(recordings.RECORDINGS["qwen"].chat_model())
+    driver = Endpoint.of(recordings.RECORDINGS["qwen"].chat_model())
     prompts = (
         "thesis_with_documents",
         "thesis_query_only",

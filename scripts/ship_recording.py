@@ -29,7 +29,7 @@ from ragbench.errors import DataError, ModelError, check_known
 from ragbench.generation import PROMPTS
 from ragbench.llm import Cassette
 from ragbench.llm.cassette import canonical
-from ragbench.llm.endpoints import endpoint_of
+from ragbench.llm.endpoints import Endpoint
 from ragbench.paths import project_root, results_dir
 from ragbench.prompts import prompt_hash
 
@@ -166,7 +166,7 @@ def _asked_of(name: str) -> dict[str, Any]:
     compares.
     """
     recording = recordings.RECORDINGS[name]
-    driver = endpoint_of(recording.chat_model())
+    driver = Endpoint.of(recording.chat_model())
     prompts = {
         prompt
         for grid in recording.grids

@@ -204,7 +204,7 @@ def _retriever(_: str, use: str, options: dict[str, Any], settings: _Settings) -
     if "decompose" in takes and filled.get("decompose") is None:
         raise no_decomposer()
     if "tokenizer" in filled:
-        retrieval.text.get_tokenizer(filled["tokenizer"])  # refused now, and with its key
+        retrieval.text.Tokenizer.of(filled["tokenizer"])  # refused now, and with its key
     return partial(retrieval.make_retriever, use, **filled)
 
 

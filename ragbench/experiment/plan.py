@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ragbench.embedding import CachedEmbeddings, only_from_disk
+from ragbench.embedding import CachedEmbeddings
 from ragbench.experiment.axes import is_model
 from ragbench.experiment.rows import Row
 from ragbench.experiment.run import Run
@@ -28,7 +28,7 @@ def plan_experiment(experiment: Any) -> Plan:
     that the run will look up; where those cannot be known without a model, replies with the model's
     options, whatever their prompts.
     """
-    with only_from_disk(), experiment.open_cassette(make=False) as cassette:
+    with CachedEmbeddings.only_from_disk(), experiment.open_cassette(make=False) as cassette:
         options = experiment.options | {"progress": False, "on_miss": "reply"}
         run = Run(experiment, cassette, options)
         run.build()

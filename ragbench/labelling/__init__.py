@@ -15,6 +15,6 @@ why, and a cassette keeps the reply.
 ``ragbench/prompts/*.txt``; any can be replaced.
 """
 
-from ragbench._lazy import lazy, modules
+from ragbench._lazy import lazy
 
-__getattr__, __dir__ = lazy(__name__, {}, modules(__path__))
+__getattr__, __dir__ = lazy(__name__, path=__path__)

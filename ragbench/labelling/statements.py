@@ -26,7 +26,6 @@ from ragbench.metrics.reference_free import (
     answer_relevance,
     context_relevance,
     faithfulness,
-    match_sentences,
 )
 from ragbench.text.sentences import split_sentences
 
@@ -130,7 +129,7 @@ class ModelRagas:
                 extracted.append(None)
                 continue
             sentences = split_sentences(context_text(context, "context"), "en")
-            extracted.append(match_sentences(copies, sentences))
+            extracted.append(ExtractedSentences.of(copies, sentences))
         return extracted
 
     def faithfulness(

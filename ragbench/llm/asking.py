@@ -16,7 +16,7 @@ from tenacity import RetryCallState, Retrying, wait_random_exponential
 
 from ragbench.errors import ConfigError, check_known
 from ragbench.llm.cassette import Cassette, Keys, canonical
-from ragbench.llm.endpoints import Endpoint, Received, endpoint_of
+from ragbench.llm.endpoints import Endpoint, Received
 from ragbench.llm.failures import HOST_FAILURES, TRANSIENT, CallError
 from ragbench.llm.models import BOUNDS
 from ragbench.llm.reply import CUT_SHORT, FINISHED, Reply, Usage
@@ -99,7 +99,7 @@ def ask(
     under one name; Interrupted (a KeyboardInterrupt) on Ctrl-C: its ``replies`` hold what is done,
     the cassette has it too.
     """
-    endpoint = endpoint_of(model, num_predict, deadline_s)
+    endpoint = Endpoint.of(model, num_predict, deadline_s)
     check_known("on_miss", [on_miss], ("raise", "reply"))
     check_known("on_length", [on_length], ("fail", "keep"))
     if isinstance(cassette, str | os.PathLike):

@@ -98,6 +98,32 @@ class Endpoint:
         self.secrets = _secret_strings(fields)
         self.options = self._options_of(fields)
 
+    @staticmethod
+    def of(model: Any, num_predict: int | None = None, deadline_s: float | None = None) -> Endpoint:
+        """Return the endpoint of a chat model, a name or a mapping for `chat_model`.
+
+        ``num_predict``: the step's bound, for a model of `chat_model` that names none.
+        """
+        if isinstance(model, str | Mapping):
+            model = chat_model(model)
+        if not isinstance(model, BaseChatModel):
+            raise ConfigError(
+                f"model {model!r}",
+                "a LangChain chat model, or a name such as 'ollama:llama3:8b'",
+                "make one with ragbench.llm.chat_model(...)",
+            )
+        name = type(model).__name__
+        kind = Endpoint
+        if isinstance(model, ChatOllama):
+            kind = _OllamaEndpoint
+        # AzureChatOpenAI and others build other addresses
+        elif name in ("ChatOpenAI", "OpenAIChat"):
+            kind = _OpenAIEndpoint
+        endpoint = kind(model, deadline_s)
+        if num_predict is not None and name in ("OllamaChat", "OpenAIChat"):
+            endpoint.limit(num_predict)
+        return endpoint
+
     def _options_of(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         plain = {name: value for name, value in fields.items() if _is_plain(value)}
         plain = {name: value for name, value in plain.items() if not _NO_OPTION.search(name)}
@@ -414,33 +440,6 @@ class _OpenAIEndpoint(Endpoint):
         return _received(self.chat.invoke(convert_to_messages(messages), **options))
 
 
-def endpoint_of(
-    model: Any, num_predict: int | None = None, deadline_s: float | None = None
-) -> Endpoint:
-    """Return the endpoint of a chat model, a name or a mapping for `chat_model`.
-
-    ``num_predict``: the step's bound, for a model of `chat_model` that names none.
-    """
-    if isinstance(model, str | Mapping):
-        model = chat_model(model)
-    if not isinstance(model, BaseChatModel):
-        raise ConfigError(
-            f"model {model!r}",
-            "a LangChain chat model, or a name such as 'ollama:llama3:8b'",
-            "make one with ragbench.llm.chat_model(...)",
-        )
-    name = type(model).__name__
-    kind = Endpoint
-    if isinstance(model, ChatOllama):
-        kind = _OllamaEndpoint
-    elif name in ("ChatOpenAI", "OpenAIChat"):  # AzureChatOpenAI and others build other addresses
-        kind = _OpenAIEndpoint
-    endpoint = kind(model, deadline_s)
-    if num_predict is not None and name in ("OllamaChat", "OpenAIChat"):
-        endpoint.limit(num_predict)
-    return endpoint
-
-
 def model_name(model: Any) -> str:
     """Return the name of a model, or of an object that answers or grades; a name stays as it is."""
     if isinstance(model, Mapping):
@@ -448,7 +447,7 @@ def model_name(model: Any) -> str:
     if isinstance(model, str):
         return model
     name = getattr(model, "name", None)  # of an object that answers or grades
-    return name if isinstance(name, str) else endpoint_of(model).model
+    return name if isinstance(name, str) else Endpoint.of(model).model
 
 
 # Where a model is, how long to wait, and what to log: none of it changes a reply.
@@ -506,7 +505,7 @@ def model_facts(
     the digest is the one on the cassette. ``num_predict``: as in `ragbench.llm.ask`. ModelError
     when no server answers and nothing says which weights are meant.
     """
-    endpoint = endpoint_of(model, num_predict)
+    endpoint = Endpoint.of(model, num_predict)
     if ask_server and (cassette is None or cassette.mode == "record"):
         endpoint.meet()
     dead = endpoint.dead

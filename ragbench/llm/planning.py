@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ragbench.llm.cassette import Cassette
-from ragbench.llm.endpoints import Endpoint, endpoint_of
+from ragbench.llm.endpoints import Endpoint
 from ragbench.llm.reply import Usage
 
 _LATEST = "ORDER BY rowid DESC LIMIT 20"  # replies of a step, whose speed is taken
@@ -109,7 +109,7 @@ def plan(
         cached = 0
         timed = None
         if model is not None and cassette is not None:
-            step = _Recorded(endpoint_of(model), cassette, name)
+            step = _Recorded(Endpoint.of(model), cassette, name)
             cached = min(count, step.count() if recorded is None else recorded)
             timed = step.seconds() or replace(step, name=None).seconds()
         call_s, basis = timed or (seconds_per_call, "")

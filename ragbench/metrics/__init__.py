@@ -1,5 +1,5 @@
 """Metrics: labels or texts in, numbers out. No metric calls a model."""
 
-from ragbench._lazy import lazy, modules
+from ragbench._lazy import lazy
 
-__getattr__, __dir__ = lazy(__name__, {}, modules(__path__))
+__getattr__, __dir__ = lazy(__name__, path=__path__)

@@ -28,7 +28,7 @@ import numpy as np
 from ragbench.errors import check_known
 from ragbench.stats.inputs import as_list, same_length
 from ragbench.text.layout import comparable
-from ragbench.text.tokens import TokenOffsets, as_cutoffs, joined_cutoffs
+from ragbench.text.tokens import TokenOffsets, joined_cutoffs
 
 _Match = Literal["substring", "subsequence", "exact", "exact_subsequence"]
 
@@ -82,17 +82,16 @@ def part_scores(
         [longest(part, text) / len(part) for part in parts]
     """
     # numba takes seconds
-    from ragbench.text.common import subsequence_lengths, substring_lengths
+    from ragbench.text.common import common_lengths
 
     check_known("match", [match], MATCHES)
     longest, is_normalised = MATCHES[match]
-    kernel = substring_lengths if longest == "substring" else subsequence_lengths
     parts, compared = comparable(as_list(parts, "parts"), text, is_normalised)
     whole_text = positions is None
     if whole_text:
         positions = [len(text)]
     cuts = compared.cut(np.array(positions, np.int64))
-    lengths = kernel(parts, compared.text[: cuts[-1]], cuts)
+    lengths = common_lengths(longest, parts, compared.text[: cuts[-1]], cuts)
     sizes = np.array([len(part) or np.nan for part in parts])
     shares = lengths / sizes[:, None]
     return shares[:, 0] if whole_text else shares
@@ -146,7 +145,6 @@ def ir_score_table(
 
     Source: thesis §2.3, Eq 2.2; §3.1, Table 3.1.
     """
-    values = as_cutoffs(cutoffs)
     check_known("match", [match], MATCHES)
     parts = [as_list(facts, f"facts of row {row}") for row, facts in enumerate(parts)]
     chunks = []
@@ -156,9 +154,9 @@ def ir_score_table(
         chunks.append(as_list(text, f"text of row {row}"))
     same_length(facts=parts, texts=chunks)
     joined = [" ".join(of_row) for of_row in chunks]
-    shape = (len(joined), values.size)
+    shape = (len(joined), np.size(cutoffs))
     if positions is None:
-        positions = _positions(texts, chunks, values, tokenizer, begin_token)
+        positions = _positions(texts, chunks, cutoffs, tokenizer, begin_token)
     same_length(texts=chunks, positions=positions)
     positions = np.asarray(positions).reshape(shape)
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
@@ -180,7 +178,7 @@ def _curve(facts: Sequence[str], text: str, positions: np.ndarray, match: _Match
 def _positions(
     texts: Iterable[str | Sequence[str]],
     chunks: Sequence[Sequence[str]],
-    cutoffs: np.ndarray,
+    cutoffs: Sequence[int],
     tokenizer: Any,
     begin_token: bool,
 ) -> np.ndarray:

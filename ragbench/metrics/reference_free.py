@@ -11,7 +11,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -34,6 +34,30 @@ class ExtractedSentences:
     altered: tuple[str, ...]
     total: int  # sentences of the context
     insufficient: bool  # it copied nothing, or wrote just "Insufficient Information"
+
+    @classmethod
+    def of(cls, items: Sequence[str], sentences: Sequence[str]) -> Self:
+        """Find which of a context's sentences the items copied whole (one may hold several), and
+        what is no copy.
+        """
+        wrote = [item for item in items if item.strip()]
+        if _is_insufficient(wrote):
+            return cls((), (), len(sentences), True)
+        compact = ["".join(sentence.split()) for sentence in sentences]
+        text = "".join(compact)
+        ends = list(itertools.accumulate(map(len, compact), initial=0))
+        copied: set[int] = set()
+        altered = []
+        for item in wrote:
+            held = [places for places in _sentences_held(item, text, ends) if places]
+            if not held:
+                altered.append(item)
+            for places in held:
+                if not places <= copied:  # a sentence that stands there twice may be copied twice
+                    copied |= places
+                    break
+        whole = tuple(sentences[place] for place in sorted(copied))
+        return cls(whole, tuple(altered), len(sentences), False)
 
 
 def faithfulness(verdicts: Sequence[Any]) -> float:
@@ -101,8 +125,8 @@ def context_relevance(extracted: int | None, sentences: int) -> float:
 
     Parameters
     ----------
-    extracted : how many the model copied (`match_sentences` counts them); None (an unread reply) is
-        NaN.
+    extracted : how many the model copied (`ExtractedSentences.of` finds them); None (an unread
+        reply) is NaN.
     sentences : how many the context has.
 
     Source: RAGAS, Eq 2. Paper value: 0.70 agreement with people on WikiEval (Table 1).
@@ -119,30 +143,6 @@ def context_relevance(extracted: int | None, sentences: int) -> float:
             "count each sentence once",
         )
     return extracted / sentences if sentences else _NAN
-
-
-def match_sentences(items: Sequence[str], sentences: Sequence[str]) -> ExtractedSentences:
-    """Find which of a context's sentences the items copied whole (one may hold several), and what
-    is no copy.
-    """
-    wrote = [item for item in items if item.strip()]
-    if _is_insufficient(wrote):
-        return ExtractedSentences((), (), len(sentences), True)
-    compact = ["".join(sentence.split()) for sentence in sentences]
-    text = "".join(compact)
-    ends = list(itertools.accumulate(map(len, compact), initial=0))
-    copied: set[int] = set()
-    altered = []
-    for item in wrote:
-        held = [places for places in _sentences_held(item, text, ends) if places]
-        if not held:
-            altered.append(item)
-        for places in held:
-            if not places <= copied:  # a sentence that stands there twice may be copied twice
-                copied |= places
-                break
-    whole = tuple(sentences[place] for place in sorted(copied))
-    return ExtractedSentences(whole, tuple(altered), len(sentences), False)
 
 
 def _is_insufficient(items: Sequence[str]) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 from filelock import FileLock
 
-from ragbench._lazy import lazy, modules
+from ragbench._lazy import lazy
 from ragbench.errors import ConfigError, check_known, unknown
 from ragbench.paths import figures_dir, packaged_data, project_root
 
@@ -26,7 +26,7 @@ PAPERS = {
     "rageval": "Zhu et al. 2024, RAGEval",
 }
 _OFFERED = "PAPERS begin_ledger counts ledger published record summary"
-__getattr__, __dir__ = lazy(__name__, {}, [*modules(__path__), *_OFFERED.split()])
+__getattr__, __dir__ = lazy(__name__, shown=_OFFERED.split(), path=__path__)
 KEY = ["paper", "item", "row", "column"]
 COLUMNS = [*KEY, "published", "recorded", "recorded_by", "ours", "ours_by", "n", "unscored", "note"]
 NOT_COMPARABLE = "not comparable"  # begins the note of a number that no difference is taken of

@@ -6,6 +6,6 @@ notebook 91) -> ``methods`` (a run in words, with references) -> ``scores`` -> `
 a folder).
 """
 
-from ragbench._lazy import lazy, modules
+from ragbench._lazy import lazy
 
-__getattr__, __dir__ = lazy(__name__, {}, modules(__path__))
+__getattr__, __dir__ = lazy(__name__, path=__path__)

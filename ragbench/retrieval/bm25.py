@@ -37,7 +37,7 @@ from ragbench.errors import check_known
 from ragbench.onnx_models import cores
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Index
-from ragbench.retrieval.text import Tokenizer, Words, get_tokenizer
+from ragbench.retrieval.text import Tokenizer, Words
 
 _HITS_AT_ONCE = 1 << 22  # bounds the memory of results when k is in the thousands
 _Weight = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
@@ -93,9 +93,9 @@ class BM25(Index):
         check_known("BM25 variant", [variant], _VARIANTS)
         if tokenizer is None:
             tokenizer = _VARIANTS[variant]
-        get_tokenizer(tokenizer)  # a wrong name is said before the chunks are looked at
+        Tokenizer.of(tokenizer)  # a wrong name is said before the chunks are looked at
         super().__init__(chunks, k1=k1, b=b, variant=variant, title=title, k=k)
-        self._tokenizer = get_tokenizer(tokenizer, self.texts)
+        self._tokenizer = Tokenizer.of(tokenizer, self.texts)
         self._build()
 
     @property

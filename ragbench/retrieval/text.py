@@ -91,6 +91,24 @@ class Tokenizer:
     def __post_init__(self) -> None:
         check_known("token pattern", [self.pattern], _CHARACTER)
 
+    @classmethod
+    def of(cls, tokenizer: str | Words, texts: Sequence[str] = ()) -> Tokenizer:
+        """Return the tokenizer of that name, or of that function; ``"auto"`` chooses by up to 500
+        of ``texts``.
+        """
+        if isinstance(tokenizer, str):
+            return _named_tokenizer(tokenizer, texts)
+        if isinstance(tokenizer, cls):
+            return tokenizer
+        if callable(tokenizer):
+            own_name = getattr(tokenizer, "name", None) or getattr(tokenizer, "__qualname__", None)
+            return cls(own_name or type(tokenizer).__name__, cut=tokenizer)
+        raise ConfigError(
+            f"tokenizer is {type(tokenizer).__name__}",
+            f"a name (auto, {', '.join(TOKENIZERS)}) or a callable text -> list of terms",
+            "pass for instance tokenizer='auto'",
+        )
+
     def prepared(self, text: str) -> str:
         """Return a text as it is cut: words that a line end divides are joined, as the IR score
         reads them.
@@ -168,24 +186,6 @@ TOKENIZERS: dict[str, Words] = {
     "chinese": Tokenizer("chinese", "words"),
     "jieba": Tokenizer("jieba", cut=_folded_jieba_words),
 }
-
-
-def get_tokenizer(tokenizer: str | Words, texts: Sequence[str] = ()) -> Tokenizer:
-    """Return the tokenizer of that name, or of that function; ``"auto"`` chooses by up to 500 of
-    ``texts``.
-    """
-    if isinstance(tokenizer, str):
-        return _named_tokenizer(tokenizer, texts)
-    if isinstance(tokenizer, Tokenizer):
-        return tokenizer
-    if callable(tokenizer):
-        own_name = getattr(tokenizer, "name", None) or getattr(tokenizer, "__qualname__", None)
-        return Tokenizer(own_name or type(tokenizer).__name__, cut=tokenizer)
-    raise ConfigError(
-        f"tokenizer is {type(tokenizer).__name__}",
-        f"a name (auto, {', '.join(TOKENIZERS)}) or a callable text -> list of terms",
-        "pass for instance tokenizer='auto'",
-    )
 
 
 def _named_tokenizer(name: str, texts: Sequence[str]) -> Tokenizer:

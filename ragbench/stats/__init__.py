@@ -9,10 +9,11 @@ twice.
 from ragbench._lazy import lazy
 
 _HOMES = {
-    "agreement": "kappa PairwiseAgreement pairwise_agreement",
-    "association": "correlation preference_correlation preference_difference",
+    "agreement": (
+        "kappa PairwiseAgreement pairwise_agreement preference_correlation preference_difference"
+    ),
     "intervals": (
-        "binomial_ci bootstrap_ci Interval interval_text MISSING p_of_no_difference "
+        "binomial_ci bootstrap_ci correlation Interval interval_text MISSING p_of_no_difference "
         "paired_bootstrap_difference with_interval"
     ),
     "paired": "holm PermutationTest PowerAnalysis paired_permutation_test power_analysis",

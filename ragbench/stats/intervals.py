@@ -1,16 +1,18 @@
-"""Intervals: exact for shares, t for few values or clusters, bootstrap for the rest."""
+"""Intervals: exact for shares, t for few values or clusters, bootstrap for the rest, correlations
+among it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from scipy.special import betaincinv, ndtri, stdtr, stdtrit
 
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.stats.inputs import TAIL, Seed, as_floats, as_paired, group_index
 
 # Random draws held at once; blocks of resamples keep memory at a few tens of MB whatever the number
@@ -207,7 +209,7 @@ def _interval(
     if of_mean:
         low, high, method = _mean_bounds(kept, index, share, resamples, seed)
     else:
-        low, high = resampled_bounds(lambda i: statistic(kept[i]), index, resamples, seed)
+        low, high = _resampled_bounds(lambda i: statistic(kept[i]), index, resamples, seed)
         method = BOOTSTRAP
     if np.isnan(low):
         return interval
@@ -270,7 +272,7 @@ def _jackknife_variance(values: np.ndarray, index: np.ndarray) -> float:
 # Resampling
 
 
-def resampled_bounds(
+def _resampled_bounds(
     statistic: Callable[[np.ndarray], float], index: np.ndarray, resamples: int, seed: Seed
 ) -> tuple[float, float]:
     """Return the 95% percentiles of a statistic over resamples of whole groups.
@@ -446,3 +448,87 @@ def binomial_ci(successes: float, n: int) -> Interval:
         return Interval.without_bounds(float("nan"), 0, 0)
     low, high = _clopper_pearson(successes, n)
     return Interval(successes / n, low, high, int(n), method=EXACT)
+
+
+# -- correlations
+
+Method = Literal["pearson", "spearman", "kendall"]
+
+
+def correlation(
+    x: Any,
+    y: Any,
+    method: Method = "pearson",
+    *,
+    groups: Any = None,
+    resamples: int = 2000,
+    seed: Seed = 0,
+) -> Interval:
+    """Correlation of two variables with a percentile bootstrap interval, all in [-1, 1].
+
+    Parameters
+    ----------
+    x, y : numbers, shape (n,); a pair with a missing side is left out and counted.
+    method : "pearson"; "spearman" (average ranks for ties); "kendall" (tau-b).
+    groups : labels, shape (n,): points of one group (the systems of one question) are resampled
+        together.
+
+    NaN when a variable is constant or fewer than two pairs are left; such resamples are left out of
+    the percentiles.
+    """
+    check_known("method", [method], _METHODS)
+    x, y = as_paired(x=x, y=y)
+    present = ~np.isnan(x + y)
+    index = group_index(groups, present.size, present)
+    x = x[present]
+    y = y[present]
+    if method == "spearman":  # ranks need the order alone: found once, not in every resample
+        x = np.unique(x, return_inverse=True)[1]
+        y = np.unique(y, return_inverse=True)[1]
+    compute = _METHODS[method]
+    clusters = None if groups is None else index
+    interval = Interval.without_bounds(compute(x, y), x.size, present.size - x.size, clusters)
+    if np.isnan(interval.estimate):
+        return interval
+    low, high = _resampled_bounds(lambda i: compute(x[i], y[i]), index, resamples, seed)
+    return replace(interval, low=low, high=high)
+
+
+def _pearson(x: np.ndarray, y: np.ndarray) -> float:
+    if x.size < 2 or (x == x[0]).all() or (y == y[0]).all():
+        return float("nan")
+    x = x - x.mean()
+    y = y - y.mean()
+    length_x = np.sqrt(x @ x)
+    length_y = np.sqrt(y @ y)
+    r = x @ y / (length_x * length_y)
+    return float(np.clip(r, -1, 1))  # rounding leaves it by a bit
+
+
+def _spearman(x: np.ndarray, y: np.ndarray) -> float:
+    return _pearson(_ranks(x), _ranks(y))
+
+
+def _ranks(order: np.ndarray) -> np.ndarray:
+    """Rank from 1, equal values the mean of their ranks; ``order`` are whole numbers from 0."""
+    counts = np.bincount(order)
+    last_rank = np.cumsum(counts)
+    mean_rank = last_rank - (counts - 1) / 2
+    return mean_rank[order]
+
+
+def _kendall(x: np.ndarray, y: np.ndarray) -> float:
+    from scipy.stats import kendalltau  # slow to import
+
+    if x.size < 2:
+        return float("nan")
+    # The p value of two points has no variance.
+    method = "asymptotic" if x.size > 2 else "exact"
+    return float(kendalltau(x, y, method=method).statistic)
+
+
+_METHODS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+    "pearson": _pearson,
+    "spearman": _spearman,
+    "kendall": _kendall,
+}

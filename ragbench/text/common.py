@@ -152,19 +152,20 @@ def _substrings(parts, offsets, text, cuts, out):
             _substring(part, text, cuts, head, chain, head1, chain1, out[i])
 
 
-def substring_lengths(parts: Sequence[str], text: str, cuts: np.ndarray) -> np.ndarray:
-    """Lengths of the longest common substrings of part i and text[:cuts[j]]: int64 (n_parts, K).
+def common_lengths(longest: str, parts: Sequence[str], text: str, cuts: np.ndarray) -> np.ndarray:
+    """Lengths of the longest common substring (or subsequence) of part i and text[:cuts[j]]: int64
+    (n_parts, K).
 
-    ``cuts``: int64 (K,), ascending and at most the text's length.
+    Parameters
+    ----------
+    longest : "substring" or "subsequence".
+    cuts : int64 (K,), ascending and at most the text's length.
     """
+    if longest == "subsequence":
+        lengths = [_lcs_lengths(part, text, cuts) for part in parts]
+        return np.array(lengths, np.int64).reshape(len(parts), len(cuts))
     joined = _code_points("".join(parts))
     offsets = np.cumsum([0, *map(len, parts)], dtype=np.int64)
     out = np.empty((len(parts), len(cuts)), np.int64)
     _substrings(joined, offsets, _code_points(text), cuts, out)
     return out
-
-
-def subsequence_lengths(parts: Sequence[str], text: str, cuts: np.ndarray) -> np.ndarray:
-    """Lengths of the longest common subsequences; as `substring_lengths`."""
-    lengths = [_lcs_lengths(part, text, cuts) for part in parts]
-    return np.array(lengths, np.int64).reshape(len(parts), len(cuts))

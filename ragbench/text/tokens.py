@@ -195,7 +195,7 @@ def _adds_up(spec: dict[str, Any]) -> bool:
     return not is_glued and splitter.get("type") == "BertPreTokenizer"
 
 
-def as_cutoffs(cutoffs: Sequence[int]) -> np.ndarray:
+def _as_cutoffs(cutoffs: Sequence[int]) -> np.ndarray:
     """Check cut-offs: a sequence of whole numbers >= 0."""
     values = np.atleast_1d(np.asarray(cutoffs))
     if values.ndim != 1 or values.size == 0 or values.dtype.kind not in "iu" or values.min() < 0:
@@ -229,7 +229,7 @@ def joined_cutoffs(
     """
     if isinstance(chunk_texts, str):
         raise DataError("chunk_texts is one text", "a list", "put a single one into a list: [text]")
-    values = as_cutoffs(cutoffs)
+    values = _as_cutoffs(cutoffs)
     blanks = max(len(chunk_texts) - 1, 0)
     length = sum(map(len, chunk_texts)) + blanks
     offsets = TokenOffsets.of(tokenizer)

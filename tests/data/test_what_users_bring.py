@@ -15,7 +15,7 @@ import ragbench as rb
 from ragbench import data
 from ragbench.data.relevance import document_clusters, judgements
 from ragbench.errors import ConfigError, DataError
-from ragbench.retrieval.text import get_tokenizer
+from ragbench.retrieval.text import Tokenizer
 from ragbench.text.languages import language_of
 from ragbench.text.layout import normalise
 from ragbench.text.sentences import split_sentences
@@ -68,7 +68,7 @@ def test_every_ligature_is_its_letters_and_maps_back():
 
 
 def test_istanbul_is_found_whatever_its_i():
-    words = get_tokenizer("words")
+    words = Tokenizer.of("words")
     assert words("İSTANBUL") == words("istanbul") == ["istanbul"]
 
 

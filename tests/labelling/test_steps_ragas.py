@@ -13,7 +13,7 @@ from label_replies import verdicts
 from ragbench.errors import DataError
 from ragbench.labelling.preferences import PairRanking, gpt_ranking, gpt_score
 from ragbench.labelling.statements import ModelRagas
-from ragbench.metrics.reference_free import ExtractedSentences, match_sentences
+from ragbench.metrics.reference_free import ExtractedSentences
 
 QUIET = {"progress": False, "retries": 0}
 
@@ -84,7 +84,7 @@ SENTENCES = ("The sky is blue.", "Yes.", "Dr. Vance  measured it.", "Yes.", "It 
     ],
 )
 def test_only_whole_sentences_of_the_context_count(items, sentences, altered):
-    got = match_sentences(items, SENTENCES)
+    got = ExtractedSentences.of(items, SENTENCES)
     assert got.sentences == tuple(SENTENCES[i] for i in sentences)
     assert got.altered == altered
     assert (got.total, got.insufficient) == (5, False)
@@ -94,19 +94,19 @@ def test_only_whole_sentences_of_the_context_count(items, sentences, altered):
     "items", [[], [INSUFFICIENT], ["insufficient information."], [f'"{INSUFFICIENT}"']]
 )
 def test_nothing_copied_is_insufficient(items):
-    got = match_sentences(items, SENTENCES)
+    got = ExtractedSentences.of(items, SENTENCES)
     assert (got.sentences, got.altered, got.total, got.insufficient) == ((), (), 5, True)
 
 
 @given(st.lists(st.sampled_from(SENTENCES), min_size=1), st.data())
 def test_any_copied_sentences_are_found_and_never_more_than_there_are(context, data):
     copied = data.draw(st.lists(st.sampled_from(sorted(set(context))), min_size=1, unique=True))
-    got = match_sentences(copied, context)
+    got = ExtractedSentences.of(copied, context)
     assert sorted(got.sentences) == sorted(copied)
     assert got.altered == ()
-    everything = match_sentences([" ".join(context)], context)
+    everything = ExtractedSentences.of([" ".join(context)], context)
     assert everything.sentences == tuple(context)
-    assert match_sentences(context * 2, context).sentences == tuple(context)
+    assert ExtractedSentences.of(context * 2, context).sentences == tuple(context)
 
 
 def test_sentences_are_asked_for_once_per_question_and_context_and_checked():

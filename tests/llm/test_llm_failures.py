@@ -15,7 +15,7 @@ from fake_ollama import FakeOllama, Fault
 
 from ragbench.errors import ModelError
 from ragbench.llm import KINDS, CallError, Cassette, ask, chat_model
-from ragbench.llm.endpoints import endpoint_of
+from ragbench.llm.endpoints import Endpoint
 from ragbench.llm.failures import failure, from_exception, redact
 
 KEY = "sk-verysecretkey1234567890"
@@ -243,7 +243,7 @@ def test_a_key_in_the_body_of_requests_is_in_no_option_on_the_cassette_and_in_no
     }
     model = chat_model("openai:x", host="http://127.0.0.1:9/v1", **told)
     # what can change a reply is kept
-    assert endpoint_of(model).options["extra_body"] == {"more": [{}], "top_k": 3}
+    assert Endpoint.of(model).options["extra_body"] == {"more": [{}], "top_k": 3}
     assert KEY not in repr(model)
 
 
@@ -262,7 +262,7 @@ def test_secrets_of_headers_and_bodies_are_found():
         "extra_body": {"api_key": "q9w8e7r6t5z4u3i2"},
     }
     model = chat_model("openai:x", host="http://127.0.0.1:9/v1", **fields)
-    assert endpoint_of(model).secrets == {"a1b2c3d4e5f6g7h8", "q9w8e7r6t5z4u3i2"}
+    assert Endpoint.of(model).secrets == {"a1b2c3d4e5f6g7h8", "q9w8e7r6t5z4u3i2"}
 
 
 def test_a_remedy_for_a_refused_parameter_is_not_given_for_a_reply_or_a_window():

@@ -20,7 +20,7 @@ from pydantic import BaseModel, SecretStr
 import ragbench as rb
 from ragbench.errors import ConfigError
 from ragbench.llm import CallError, Cassette, ask, chat_model, model_name
-from ragbench.llm.endpoints import endpoint_of
+from ragbench.llm.endpoints import Endpoint
 from ragbench.llm.wire import full_address
 
 
@@ -81,7 +81,7 @@ def test_the_window_in_use_is_known_once_the_model_has_answered(fake, caplog):
     model = fake.model(num_ctx=8192)
     ask(model, ["hi", "ho"])
     assert caplog.text.count("num_ctx=8192, but Ollama lowers it to 2048") == 1
-    endpoint = endpoint_of(model)
+    endpoint = Endpoint.of(model)
     endpoint.loaded()
     assert endpoint.num_ctx == 2048
 
@@ -243,7 +243,7 @@ def test_num_ctx_of_an_openai_server_is_checked_and_part_of_the_key(fake, tmp_pa
 
 
 def test_an_openai_server_has_a_window_of_its_own(fake):
-    endpoint = endpoint_of(fake.model("openai:made"))
+    endpoint = Endpoint.of(fake.model("openai:made"))
     assert (endpoint.num_ctx, "num_ctx" in endpoint.options) == (None, False)
 
 

@@ -28,7 +28,7 @@ from ragbench.doctor import checks
 from ragbench.embedding import OllamaEmbedder
 from ragbench.errors import ModelError
 from ragbench.llm import Cassette, Interrupted, Usage, ask, chat_model, model_facts, plan
-from ragbench.llm.endpoints import TRACING_VARIABLE, endpoint_of
+from ragbench.llm.endpoints import TRACING_VARIABLE, Endpoint
 from ragbench.llm.wire import Transport
 
 FAST = {"backoff_s": 0.01, "progress": False}
@@ -59,7 +59,7 @@ def test_a_prompt_of_a_plain_chat_ollama_is_refused_and_never_cut(fake):
     (reply,) = ask(plain, ["word " * 5000], **FAST)
     assert (reply.error.kind, fake.calls[0].body["truncate"]) == ("truncated", False)
     ask(plain, ["short"], **FAST)
-    endpoint = endpoint_of(plain)
+    endpoint = Endpoint.of(plain)
     endpoint.loaded()
     assert endpoint.num_ctx == 4096
 

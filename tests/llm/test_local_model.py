@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field
 
 from ragbench.experiment import Experiment
 from ragbench.llm import CallError, Cassette, Usage, ask, chat_model, local
-from ragbench.llm.endpoints import endpoint_of
+from ragbench.llm.endpoints import Endpoint
 
 NUM_CTX = 2048
 
@@ -130,7 +130,7 @@ def test_the_shipped_model_is_the_published_file_and_another_is_refused(tmp_path
 
 
 def test_a_model_file_is_known_by_its_name_without_its_path(tmp_path):
-    endpoint = endpoint_of(chat_model(f"gguf:{tmp_path}/Some-Model.gguf"))
+    endpoint = Endpoint.of(chat_model(f"gguf:{tmp_path}/Some-Model.gguf"))
     assert (endpoint.model, endpoint.num_ctx) == ("gguf:Some-Model", 8192)
     assert str(tmp_path) not in json.dumps([endpoint.options, endpoint.model, endpoint.host])
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from ragbench.errors import DataError
 from ragbench.metrics.reference_free import (
+    ExtractedSentences,
     answer_relevance,
     context_relevance,
     faithfulness,
-    match_sentences,
 )
 
 
@@ -76,7 +76,7 @@ SENTENCES = [
 
 
 def copies(extracted, sentences=SENTENCES):
-    found = match_sentences(extracted, sentences)
+    found = ExtractedSentences.of(extracted, sentences)
     return context_relevance(len(found.sentences), found.total)
 
 
@@ -91,7 +91,7 @@ def test_only_whole_copies_count_each_once_whatever_their_white_space():
     assert copies(copied) == 0.25
     assert copies([" ".join(SENTENCES[:2])]) == 0.5
     assert copies(SENTENCES) == 1
-    assert match_sentences(copied, SENTENCES).altered == tuple(copied[2:])
+    assert ExtractedSentences.of(copied, SENTENCES).altered == tuple(copied[2:])
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_only_whole_copies_count_each_once_whatever_their_white_space():
 )
 def test_insufficient_information_and_nothing_extracted_are_zero(extracted):
     assert copies(extracted) == 0.0
-    assert match_sentences(extracted, SENTENCES).insufficient
+    assert ExtractedSentences.of(extracted, SENTENCES).insufficient
 
 
 @given(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError
-from ragbench.retrieval.text import TOKENIZERS, Tokenizer, get_tokenizer
+from ragbench.retrieval.text import TOKENIZERS, Tokenizer
 from ragbench.text.languages import UNSPACED, language_of
 from ragbench.text.words import STOP_WORDS
 
@@ -83,9 +83,9 @@ def test_a_language_adds_its_stemmer():
 
 
 def test_a_function_is_a_tokenizer_under_its_own_name():
-    own = get_tokenizer(str.split)
+    own = Tokenizer.of(str.split)
     assert (own.name, own("Red  fox")) == ("str.split", ["Red", "fox"])
-    assert get_tokenizer(own) is own
+    assert Tokenizer.of(own) is own
     assert own.terms(["", "a"]) == ["", "a"]
 
 
@@ -122,14 +122,14 @@ OTHERS = {
 @pytest.mark.parametrize("language", SENTENCES)
 def test_the_language_of_a_sentence_is_told_by_its_script_or_function_words(language):
     assert language_of([SENTENCES[language]]) == language
-    chosen = get_tokenizer("auto", [SENTENCES[language]] * 3)
+    chosen = Tokenizer.of("auto", [SENTENCES[language]] * 3)
     assert chosen is TOKENIZERS["jieba" if language == "chinese" else language]
 
 
 def test_in_doubt_no_language_is_told():
     for text in ("", "42", "Königsallee", "Die Hard", "x = y + 1", *OTHERS.values()):
         assert language_of([text]) is None
-    assert get_tokenizer("auto", ["Königsallee 5"]) is WORDS
+    assert Tokenizer.of("auto", ["Königsallee 5"]) is WORDS
     mixed = [SENTENCES["german"]] * 9 + [SENTENCES["english"], SENTENCES["chinese"]]
     assert language_of(mixed) == "german"
     assert language_of(["ABC科技有限公司的二氧化碳排放量是多少？"]) == "chinese"
@@ -137,9 +137,9 @@ def test_in_doubt_no_language_is_told():
 
 def test_chinese_takes_pairs_where_jieba_is_not_installed(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert get_tokenizer("auto", [SENTENCES["chinese"]]) is TOKENIZERS["chinese"]
+    assert Tokenizer.of("auto", [SENTENCES["chinese"]]) is TOKENIZERS["chinese"]
     with refused(ConfigError, "jieba, which is not installed"):
-        get_tokenizer("jieba")
+        Tokenizer.of("jieba")
 
 
 def test_stop_words_are_lower_case_ascii_tokens_of_a_size_like_terriers():
@@ -168,7 +168,7 @@ def test_words_equal_a_walk_over_the_characters(text):
 
 
 test_bad_tokenisers_are_named = refusals(
-    (lambda: get_tokenizer("porter"), r"one of .*, german, .*, terrier, words"),
-    (lambda: get_tokenizer(3), "tokenizer is int"),
+    (lambda: Tokenizer.of("porter"), r"one of .*, german, .*, terrier, words"),
+    (lambda: Tokenizer.of(3), "tokenizer is int"),
     (lambda: Tokenizer("t", "letters"), "unknown token pattern 'letters'"),
 )
