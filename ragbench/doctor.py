@@ -132,14 +132,14 @@ def _data_checks() -> Iterator[Check]:
 
 
 def _ollama() -> Check:
-    from ragbench.llm.failures import START_OLLAMA, printable
+    from ragbench.llm.failures import START_OLLAMA, redact
     from ragbench.llm.wire import OllamaServer
 
     do = f"{START_OLLAMA}; then for instance `ollama pull llama3:8b`. Without it: smollm2"
     try:
-        names = [printable(name) for name in OllamaServer(timeout_s=2.0, ask_s=2.0).models()]
+        names = [redact(name) for name in OllamaServer(timeout_s=2.0, ask_s=2.0).models()]
     except Exception as error:  # of ollama, httpx and json
-        why = printable(f"{type(error).__name__}: {error}")
+        why = redact(f"{type(error).__name__}: {error}")
         return Check(
             "Ollama",
             False,

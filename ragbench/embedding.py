@@ -234,10 +234,11 @@ class OllamaEmbedder(_Arrays):
         raise self._failure(kind, words)
 
     def _failure(self, kind: str, detail: str, **details: Any) -> ModelError:
-        from ragbench.llm.failures import failure
+        from ragbench.llm.failures import CallError
 
         where = self._server.address.partition("//")[2]
-        return failure(kind, detail, where, f"ollama:{self.name}", do=_DO.get(kind, ""), **details)
+        do = _DO.get(kind, "")
+        return CallError.of(kind, detail, where, f"ollama:{self.name}", do=do, **details)
 
 
 def _require_texts(texts: Sequence[str]) -> None:

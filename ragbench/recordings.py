@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import json
-import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -167,7 +166,7 @@ def _of_evidence(data: Dataset, conditions: Sequence[str]) -> dict[str, Any]:
 
 
 def _two_hops() -> list[Question]:
-    ordered = in_order(load_minihop())
+    ordered = load_minihop().shuffled(ORDER_SEED)
     return [question for question in ordered if len(question.meta["doc_ids"]) == 2]
 
 
@@ -179,7 +178,7 @@ class _RecordedGrid:
 
     questions: int
     settings: Callable[[Dataset], dict[str, Any]]
-    order: Callable[[], list[Question]] = lambda: in_order(load_minihop())
+    order: Callable[[], list[Question]] = lambda: load_minihop().shuffled(ORDER_SEED)
     decomposes: bool = False  # the model derives MLQ's questions; it answers none
     # each is asked under its name; none: the thesis's
     prompts: Mapping[str, str] = field(default_factory=dict)
@@ -195,7 +194,7 @@ GRIDS = {
     "evidence": _RecordedGrid(100, partial(_of_evidence, conditions=EVIDENCE), _two_hops),
     "distracted": _RecordedGrid(100, partial(_of_evidence, conditions=DISTRACTED), _two_hops),
     "probes": _RecordedGrid(
-        80, partial(_BM25, N=(0, 300)), lambda: in_order(load_minihop(probes=True))
+        80, partial(_BM25, N=(0, 300)), lambda: load_minihop(probes=True).shuffled(ORDER_SEED)
     ),
     "mlq": _RecordedGrid(60, partial(_MLQ, N=(300, 1000))),
     "decompositions": _RecordedGrid(180, partial(_MLQ, N=thesis.CUTOFFS), decomposes=True),
@@ -249,15 +248,6 @@ RECORDINGS = {
         _QWEN, options={**_QWEN.options, "num_predict": 512}, grids=("prompts",)
     ),
 }
-
-
-def in_order(data: Dataset) -> list[Question]:
-    """Return the questions in a fixed random order, so that every beginning of it is a random
-    sample.
-    """
-    questions = sorted(data.questions, key=lambda question: question.id)
-    random.Random(ORDER_SEED).shuffle(questions)
-    return questions
 
 
 def grid_experiment(

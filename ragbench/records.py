@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -137,6 +138,14 @@ class Dataset:
         by_id = {question.id: question for question in self.questions}
         check_known("question", [name], by_id)
         return by_id[name]
+
+    def shuffled(self, seed: int) -> list[Question]:
+        """Return the questions in a random order, so that every beginning of it is a random
+        sample.
+        """
+        questions = sorted(self.questions, key=lambda question: question.id)
+        random.Random(seed).shuffle(questions)
+        return questions
 
     def __repr__(self) -> str:
         parts = [repr(self.name), f"{len(self.questions)} questions", self.size()]

@@ -18,7 +18,7 @@ from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.checkers import ModelChecker
 from ragbench.metrics.table import METRICS, Metric, find_numbers, grade_metrics
 from ragbench.prompts import prompt_scale
-from ragbench.report.methods import score_methods
+from ragbench.report.methods import Methods
 from ragbench.scoring import LABELS, LabelMethod, grade_label, metric_table, score
 
 README = Path(__file__).parents[1] / "README.md"
@@ -472,7 +472,7 @@ def test_a_checker_of_ones_own_checks_the_claims_that_a_model_takes_out():
     assert table.attrs["checker"] == "Strict()"
     assert table.attrs["model"]["model"] == "llama3:8b"
     assert table["labelled_by"].unique().tolist() == ["ollama:llama3:8b; claims by Strict()"]
-    assert "Claims were checked by Strict()." in "\n".join(score_methods(table).paragraphs)
+    assert "Claims were checked by Strict()." in "\n".join(Methods.of_scores(table).paragraphs)
 
 
 @pytest.mark.parametrize(

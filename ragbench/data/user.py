@@ -14,7 +14,7 @@ import json
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -27,7 +27,7 @@ from ragbench.data.files import FileRecord, Filled, OfWords, as_record
 from ragbench.data.hotpotqa import supporting_sentences
 from ragbench.data.tables import Table, read_list
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.paths import packaged_data
+from ragbench.paths import packaged_data, written_whole
 from ragbench.records import Dataset, Document, Question, as_id
 from ragbench.text.layout import holders
 from ragbench.text.sentences import split_sentences
@@ -182,6 +182,26 @@ def load_documents(
     table = _in_our_names(table, _DOCUMENT, own, ["text"])
     needed = "sentences" if "sentences" in table.frame else "text"
     return tuple(_records(table, [needed], _document))
+
+
+def save_questions(questions: Iterable[Question], path: str | Path) -> Path:
+    """Write questions as JSON lines that `load_questions` reads, and return the path."""
+    lines = []
+    for question in questions:
+        row = {
+            "id": question.id,
+            "question": question.text,
+            "answer": question.answer,
+            "references": question.references,
+            "type": question.kind,
+            "level": question.level,
+        }
+        lines.append(json.dumps(row | question.meta, ensure_ascii=False) + "\n")
+    path = Path(path).expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(path) as part:
+        part.write_text("".join(lines), encoding="utf-8", newline="\n")
+    return path
 
 
 def load_minihop(limit: int | None = None, probes: bool = False) -> Dataset:

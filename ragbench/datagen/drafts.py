@@ -24,15 +24,13 @@ import pandas as pd
 from pydantic import BaseModel, Field
 
 from ragbench.chunking import token_chunks
-from ragbench.data.user import load_documents, plain_words, validate
+from ragbench.data.user import load_documents, plain_words, save_questions, validate
 from ragbench.datagen.parts import QRA, Fields, GeneratedDocument, Rejected, Writer
 from ragbench.datagen.questions import find_references
-from ragbench.datagen.sets import question_lines
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.labelling.people import LabelItem, current, load_labels
 from ragbench.labelling.statements import ModelRagas
 from ragbench.llm import model_name
-from ragbench.paths import written_whole
 from ragbench.records import Dataset, Document, Hit, Question
 from ragbench.retrieval.bm25 import BM25
 from ragbench.text.languages import language_of
@@ -115,7 +113,7 @@ class Drafts:
 
     def write(self, path: str | Path) -> Path:
         """Write the drafts as JSON lines for `ragbench.data.load_questions`; return the path."""
-        return _write(self.questions, path)
+        return save_questions(self.questions, path)
 
 
 def draft_questions(
@@ -375,13 +373,5 @@ def accept_drafts(
             "at least one label 'accept'",
             "label them with rb.widgets.LabellingTool(rb.draft_items(questions), 'draft')",
         )
-    _write(accepted, to)
+    save_questions(accepted, to)
     return counts
-
-
-def _write(questions: Sequence[Question], path: str | Path) -> Path:
-    path = Path(path).expanduser()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as part:
-        part.write_text(question_lines(questions), encoding="utf-8")
-    return path

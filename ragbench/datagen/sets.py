@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from ragbench.data.user import save_questions
 from ragbench.datagen.documents import make_configurations, summarise_schema, write_documents
 from ragbench.datagen.parts import (
     KINDS,
@@ -29,7 +30,7 @@ from ragbench.datagen.questions import (
     refine_answers,
 )
 from ragbench.errors import DataError, ModelError
-from ragbench.records import Dataset, Document, Question
+from ragbench.records import Dataset, Document
 
 
 @dataclass(frozen=True)
@@ -98,10 +99,10 @@ class GeneratedSet:
         ]
         files = {
             "documents.jsonl": _json_lines(documents),
-            "questions.jsonl": question_lines(data.questions),
             "configurations.jsonl": _json_lines(map(asdict, self.configurations)),
             "rejected.csv": self.rejections().to_csv(index=False),
         }
+        save_questions(data.questions, folder / "questions.jsonl")
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8", newline="\n")
         return folder
@@ -150,22 +151,6 @@ def generate_set(
     return GeneratedSet(
         schema, tuple(configurations), tuple(written), tuple(questions), tuple(writer.rejected)
     )
-
-
-def question_lines(questions: Iterable[Question]) -> str:
-    """Write questions as JSON lines that `ragbench.data.load_questions` reads."""
-    rows = []
-    for question in questions:
-        row = {
-            "id": question.id,
-            "question": question.text,
-            "answer": question.answer,
-            "references": question.references,
-            "type": question.kind,
-            "level": question.level,
-        }
-        rows.append(row | question.meta)
-    return _json_lines(rows)
 
 
 def _json_lines(rows: Iterable[Any]) -> str:

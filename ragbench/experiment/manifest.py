@@ -366,7 +366,7 @@ def _describe(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
-        return redact(value, ())
+        return redact(value)
     if isinstance(value, list | tuple):
         return [_describe(item) for item in value]
     if isinstance(value, Mapping):

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ragbench.errors import DataError, check_known
-from ragbench.llm.failures import CallError, failure
+from ragbench.llm.failures import CallError
 from ragbench.paths import written_whole
 
 log = logging.getLogger("ragbench.llm")
@@ -287,7 +287,7 @@ class Cassette:
         what = f"two digests under one name: {self.path.name} was recorded with {shown}"
         if on_server is not None:
             what += f", the server now has {on_server[:12]}"
-        raise failure("digest", what, model=f"{provider}:{model}")
+        raise CallError.of("digest", what, model=f"{provider}:{model}")
 
     def register(self, provider: str, model: str, digest: str, version: str = "") -> None:
         """Note the digest of a model beside its name, and the version of its server.
@@ -383,7 +383,7 @@ class Cassette:
         shown = ", ".join(repr(name) for name in ids[:5])
         if len(ids) > 5:
             shown += f" and {len(ids) - 5} more"
-        return failure(
+        return CallError.of(
             "miss",
             f"{len(ids)} of {of} prompts are not on {self.path.name}: prompt {shown}",
             "",

@@ -26,7 +26,7 @@ from langsmith import tracing_context
 
 from ragbench.errors import ConfigError
 from ragbench.llm.cassette import Cassette
-from ragbench.llm.failures import CallError, failure, from_exception, printable, sounds_secret
+from ragbench.llm.failures import CallError, from_exception, redact, sounds_secret
 from ragbench.llm.models import DEADLINE_S, chat_model
 from ragbench.llm.reply import Usage
 from ragbench.llm.wire import OllamaServer, Transport
@@ -214,7 +214,7 @@ class Endpoint:
 
     def fail(self, kind: str, detail: str, **more: Any) -> CallError:
         """Build a CallError that names this model and hides its secrets."""
-        return failure(kind, detail, self.host, self.model, secrets=self.secrets, **more)
+        return CallError.of(kind, detail, self.host, self.model, secrets=self.secrets, **more)
 
     def named(self, error: Exception) -> CallError:
         """Return any exception as a CallError."""
@@ -304,8 +304,8 @@ class _OllamaEndpoint(Endpoint):
                     do="pass cloud=True if that is meant",
                 )
             facts.append(f"run at {remote_host}")
-        self.weights = printable(", ".join(filter(None, facts)))
-        digest = printable(entry.get("digest", "").removeprefix("sha256:"))
+        self.weights = redact(", ".join(filter(None, facts)))
+        digest = redact(entry.get("digest", "").removeprefix("sha256:"))
         if not digest.startswith(self.pinned_digest or ""):
             raise self.fail(
                 "digest", f"the server has {digest[:12]}, not {self.pinned_digest[:12]}"

@@ -11,7 +11,7 @@ import contextlib
 import json
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 from ragbench.errors import ModelError
 
@@ -86,6 +86,33 @@ class CallError(ModelError):
         super().__init__(got, expected, do)
         vars(self).update(details)
 
+    @classmethod
+    def of(
+        cls,
+        kind: str,
+        detail: str,
+        host: str = "",
+        model: str = "",
+        *,
+        do: str = "",
+        secrets: Iterable[str] = (),
+        **details: Any,
+    ) -> Self:
+        """Build the error of one kind.
+
+        ``detail`` says what was seen, ``model`` has its provider; ``details``: ``status``,
+        ``retry_after``, ``raw``.
+        """
+        source = f"{model} at {host}" if host else model
+        expected, usual = KINDS[kind]
+        if model.startswith("ollama:"):
+            usual = _OF_OLLAMA.get(kind, usual).format(name=model.removeprefix("ollama:"))
+        if kind == "down" or (kind == "unusable" and details.get("status")):
+            helps = [remedy for words, remedy in _REMEDIES.items() if words in detail]
+            usual = "; ".join(helps) or usual
+        got = redact(f"{source}: {detail}" if source else detail, secrets)
+        return cls(got, expected, do or usual, kind=kind, host=host, model=model, **details)
+
     def without_address(self) -> CallError:
         """Return the error as it is stored: its words do not say where the server is."""
         name = self.host.split("//")[-1].split("/")[0]
@@ -94,30 +121,6 @@ class CallError(ModelError):
         if self.host:
             words = [places.sub("the server", text) for text in words]
         return CallError(*words, kind=self.kind, model=self.model, status=self.status)
-
-
-def failure(
-    kind: str,
-    detail: str,
-    host: str = "",
-    model: str = "",
-    *,
-    do: str = "",
-    secrets: Iterable[str] = (),
-    **details: Any,
-) -> CallError:
-    """Build the CallError of one kind; ``detail`` says what was seen, ``model`` has its provider;
-    ``details``: ``status``, ``retry_after``, ``raw``.
-    """
-    source = f"{model} at {host}" if host else model
-    expected, usual = KINDS[kind]
-    if model.startswith("ollama:"):
-        usual = _OF_OLLAMA.get(kind, usual).format(name=model.removeprefix("ollama:"))
-    if kind == "down" or (kind == "unusable" and details.get("status")):
-        helps = [remedy for words, remedy in _REMEDIES.items() if words in detail]
-        usual = "; ".join(helps) or usual
-    got = redact(f"{source}: {detail}" if source else detail, secrets)
-    return CallError(got, expected, do or usual, kind=kind, host=host, model=model, **details)
 
 
 # -- from a server's own signs to a kind
@@ -238,11 +241,5 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, "[secret]")
-    return printable(_KEY_LIKE.sub("[secret]", text))
-
-
-def printable(text: str) -> str:
-    """Show control characters as their code (``\\x1b``), so that a terminal or a table does not
-    obey them.
-    """
+    text = _KEY_LIKE.sub("[secret]", text)
     return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

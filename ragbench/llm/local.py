@@ -27,7 +27,7 @@ import threading
 from pathlib import Path
 from typing import IO
 
-from ragbench.llm.failures import CallError, failure
+from ragbench.llm.failures import CallError
 from ragbench.paths import known_sha256, package_folder
 
 log = logging.getLogger("ragbench.llm")
@@ -104,7 +104,7 @@ class LocalServer:
         return path
 
     def _failure(self, detail: str, do: str) -> CallError:
-        return failure("no_model", detail, "", f"gguf:{self.name}", do=do)
+        return CallError.of("no_model", detail, "", f"gguf:{self.name}", do=do)
 
     @property
     def pid(self) -> int | None:

@@ -9,7 +9,6 @@ where claims are sentences of documents.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -114,9 +113,7 @@ def _clapnq_sample(questions: int = 50) -> Dataset:
     all 300.
     """
     data = load_clapnq()
-    ordered = sorted(data.questions, key=lambda question: question.id)
-    random.Random(CLAPNQ_SEED).shuffle(ordered)
-    return replace(data, questions=tuple(ordered[:questions]))
+    return replace(data, questions=tuple(data.shuffled(CLAPNQ_SEED)[:questions]))
 
 
 def clapnq_grid(generator: Any = None, questions: int = 50, **options: Any) -> Experiment:

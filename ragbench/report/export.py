@@ -26,7 +26,7 @@ from ragbench.llm import Cassette
 from ragbench.metrics.table import claim_result
 from ragbench.report.audit import audit, audit_rows
 from ragbench.report.factors import measured, run_tables
-from ragbench.report.methods import Methods, are_compared, methods, score_methods
+from ragbench.report.methods import Methods, are_compared
 from ragbench.report.scores import RESAMPLES, load_scores, score_means
 from ragbench.report.tables import MOST_DRAWN, ReportTable
 from ragbench.stats import with_interval
@@ -96,12 +96,12 @@ def export(
         "failed": int(rows["status"].eq("failed").sum()),
         "missing": int(checks.loc[checks["check"].eq("missing rows"), "rows"].sum()),
     }
-    words = methods(manifest, counts, _intervals(tables))
+    words = Methods.of_run(manifest, counts, _intervals(tables))
     scores = load_scores(folder)
     notes = [*_gaps(folder, rows, counts["missing"], scores)]
     if scores is not None:
         of_scores = _score_tables(scores, name)
-        words = words.with_scores(score_methods(scores, _intervals(of_scores)))
+        words = words.with_scores(Methods.of_scores(scores, _intervals(of_scores)))
         tables += of_scores
     files = {"manifest.json": manifest}
     cassette = folder / "cassette.sqlite"
@@ -153,7 +153,7 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
             )
     notes += table.attrs.get("repairs", [])
     tables = _score_tables(table, name)
-    words = score_methods(table, _intervals(tables))
+    words = Methods.of_scores(table, _intervals(tables))
     cell = [column for column in ("system",) if column in table]
     checks = audit_rows(table, table.attrs["numbers"], cell)
     tables.append(_audit_table(checks, name))

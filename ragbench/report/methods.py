@@ -8,10 +8,10 @@ The prose is in ``methods.jinja``. A citation is marked in it as ``⟦key⟧``, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pandas as pd
 from jinja2 import Environment
@@ -66,6 +66,65 @@ class Methods:
     paragraphs: tuple[str, ...]
     claims: tuple[str, ...]
 
+    @classmethod
+    def of_run(
+        cls, manifest: Mapping[str, Any], counts: Mapping[str, int], intervals: Iterable[str] = ()
+    ) -> Self:
+        """Write the methods of a run from its manifest; nothing is guessed.
+
+        ``counts`` are its "rows", those "failed" and those "missing" (not made when the run was
+        stopped). ``intervals`` are the kinds that its tables have.
+        """
+        axes = manifest["axes"]
+        parameters = manifest["parameters"]
+        changed = [
+            f"{name} = {parameters[name]}"
+            for name in _SETTINGS
+            if parameters[name] != Experiment.model_fields[name].default
+        ]
+        facts = {
+            "manifest": manifest,
+            "axes": axes,
+            "parameters": parameters,
+            "counts": counts,
+            "began": sorted({run["began"][:10] for run in manifest["runs"]}),
+            "kernel": MATCHES[parameters["match"]][0],
+            "labelled_by": [judge.get("model", name) for name, judge in axes["judge"].items()],
+            "intervals": sorted(intervals),
+            "changed": changed,
+            "minilm": "MiniLM" in str(axes),
+        }
+        return cls(*_written("run", facts))
+
+    @classmethod
+    def of_scores(cls, table: pd.DataFrame, intervals: Iterable[str] = ()) -> Self:
+        """Write the methods of a table from `ragbench.score`: what was scored, by which metrics,
+        who labelled.
+
+        ``intervals`` are the kinds that its means have.
+        """
+        columns = table.attrs["numbers"]
+        model = table.attrs.get("model")
+        checker = table.attrs.get("checker")
+        compared = are_compared(table)
+        clusters = known_clusters(table) if compared else None
+        facts = {
+            "table": table,
+            "systems": _systems(table),
+            "metrics": _metrics_by_source(columns),
+            "model": model,
+            "checker": checker,
+            "labelled_by": [name for name in (model and model["model"], checker) if name],
+            "labels": list(dict.fromkeys(table.get("labelled_by", ()))),
+            "repairs": table.attrs.get("repairs"),
+            "values": table[columns].size,
+            "undefined": int(table[columns].isna().sum().sum()),
+            "compared": compared,
+            "clusters": 0 if clusters is None else clusters.nunique(dropna=False),
+            "intervals": sorted(intervals),
+        }
+        return cls(*_written("scores", facts))
+
     @property
     def markdown(self) -> str:
         """As Markdown with Pandoc's citations."""
@@ -98,65 +157,6 @@ def _references() -> dict[str, str]:
     return {entry[1]: entry[0].replace("VERSION", __version__) for entry in entries}
 
 
-def methods(
-    manifest: Mapping[str, Any], counts: Mapping[str, int], intervals: Iterable[str] = ()
-) -> Methods:
-    """Write the methods of a run from its manifest; nothing is guessed.
-
-    ``counts`` are its "rows", those "failed" and those "missing" (not made when the run was
-    stopped). ``intervals`` are the kinds that its tables have.
-    """
-    axes = manifest["axes"]
-    parameters = manifest["parameters"]
-    changed = [
-        f"{name} = {parameters[name]}"
-        for name in _SETTINGS
-        if parameters[name] != Experiment.model_fields[name].default
-    ]
-    facts = {
-        "manifest": manifest,
-        "axes": axes,
-        "parameters": parameters,
-        "counts": counts,
-        "began": sorted({run["began"][:10] for run in manifest["runs"]}),
-        "kernel": MATCHES[parameters["match"]][0],
-        "labelled_by": [judge.get("model", name) for name, judge in axes["judge"].items()],
-        "intervals": sorted(intervals),
-        "changed": changed,
-        "minilm": "MiniLM" in str(axes),
-    }
-    return _written("run", facts)
-
-
-def score_methods(table: pd.DataFrame, intervals: Iterable[str] = ()) -> Methods:
-    """Write the methods of a table from `ragbench.score`: what was scored, by which metrics, who
-    labelled.
-
-    ``intervals`` are the kinds that its means have.
-    """
-    columns = table.attrs["numbers"]
-    model = table.attrs.get("model")
-    checker = table.attrs.get("checker")
-    compared = are_compared(table)
-    clusters = known_clusters(table) if compared else None
-    facts = {
-        "table": table,
-        "systems": _systems(table),
-        "metrics": _metrics_by_source(columns),
-        "model": model,
-        "checker": checker,
-        "labelled_by": [name for name in (model and model["model"], checker) if name],
-        "labels": list(dict.fromkeys(table.get("labelled_by", ()))),
-        "repairs": table.attrs.get("repairs"),
-        "values": table[columns].size,
-        "undefined": int(table[columns].isna().sum().sum()),
-        "compared": compared,
-        "clusters": 0 if clusters is None else clusters.nunique(dropna=False),
-        "intervals": sorted(intervals),
-    }
-    return _written("scores", facts)
-
-
 def are_compared(table: pd.DataFrame) -> bool:
     """Say whether the systems of a table from `ragbench.score` are compared in pairs unasked: where
     they are few, and two have a number for one question.
@@ -182,7 +182,7 @@ def _metrics_by_source(columns: Sequence[str]) -> dict[str, list[str]]:
     return names
 
 
-def _written(part: str, facts: Mapping[str, Any]) -> Methods:
+def _written(part: str, facts: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """Fill ``methods.jinja`` in; not escaped here, but where it is written as Markdown."""
     texts = Environment(trim_blocks=True, lstrip_blocks=True, autoescape=False)
     texts.filters |= {
@@ -195,7 +195,7 @@ def _written(part: str, facts: Mapping[str, Any]) -> Methods:
     source = Path(__file__).with_name("methods.jinja").read_text(encoding="utf-8")
     facts = {**facts, "part": part, "version": __version__, "resamples": RESAMPLES}
     text = texts.from_string(source).render(facts)
-    return Methods(*map(_paragraphs, text.split("=====\n")))
+    return map(_paragraphs, text.split("=====\n"))
 
 
 def _paragraphs(text: str) -> tuple[str, ...]:

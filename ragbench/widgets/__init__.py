@@ -9,7 +9,7 @@ from ragbench._lazy import lazy
 
 _HOME: dict[str, list[str]] = {
     "claims": ["ClaimInspector"],
-    "base": ["Panel", "escape", "mark", "tag"],
+    "base": ["Panel", "mark", "tag"],
     "explorer": ["RetrievalExplorer"],
     "labelling": ["LabellingTool"],
 }

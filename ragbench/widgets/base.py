@@ -70,15 +70,6 @@ _STYLE = f"""<style onload="
 </style>"""
 
 
-def escape(text: object) -> str:
-    """Text as HTML that shows it as it is, inside an element or a quoted attribute.
-
-    >>> escape('<b title="x">')
-    '&lt;b title=&quot;x&quot;&gt;'
-    """
-    return html.escape(str(text), quote=True)
-
-
 # the macros of ``html.jinja``, which escape what they are given
 _PAGES = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
 HTML: Any = _PAGES.get_template("html.jinja").module
@@ -103,7 +94,7 @@ class Panel(ipywidgets.VBox):
         self.message = ipywidgets.HTML()
         # A heading, not the box's tooltip: JupyterLab cannot draw a box that has one (ipywidgets
         # 8.1).
-        heading = ipywidgets.HTML(f"{_STYLE}{style}<h3>{escape(label)}</h3>")
+        heading = ipywidgets.HTML(f"{_STYLE}{style}<h3>{html.escape(label)}</h3>")
         super().__init__([heading, *children, self.message])
         self.add_class("rb-widget")
 
@@ -134,7 +125,7 @@ class Panel(ipywidgets.VBox):
             yield
         except Exception as error:
             expected = isinstance(error, RagbenchError)
-            words = escape(error if expected else f"{type(error).__name__}: {error}")
+            words = html.escape(str(error) if expected else f"{type(error).__name__}: {error}")
             self.message.value = f'<div class="rb-message rb-error" role="alert">{words}</div>'
             if not expected:
                 raise

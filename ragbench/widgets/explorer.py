@@ -7,6 +7,7 @@ only looks them up.
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -21,7 +22,7 @@ from ragbench.records import Dataset, Hit, Question
 from ragbench.retrieval.base import check_retriever
 from ragbench.text.layout import comparable
 from ragbench.text.tokens import TokenOffsets, joined_cutoffs
-from ragbench.widgets.base import HTML, Panel, escape, mark, row, tag
+from ragbench.widgets.base import HTML, Panel, mark, row, tag
 
 _STYLE = """<style>
 .rb-column { border: 1px solid var(--rb-rule); border-radius: 3px; }
@@ -145,7 +146,7 @@ class RetrievalExplorer(Panel):
         self.next.disabled = number == len(self._questions)
         # A model's retriever may take seconds: the question before must not stand there as if it
         # were this one.
-        self.summary.value = f"<p role='status'>searching: <b>{escape(question.text)}</b></p>"
+        self.summary.value = f"<p role='status'>searching: <b>{html.escape(question.text)}</b></p>"
         if question.text not in self._found:
             try:
                 self._found[question.text] = self._search(question.text)
@@ -172,8 +173,8 @@ class RetrievalExplorer(Panel):
         self.rankings = {}
         for name, hits in self._found[self.question.text].items():
             if isinstance(hits, RagbenchError):
-                error = f'<div class="rb-message rb-error">{escape(hits)}</div>'
-                self.columns[name].value = f"<h4>{escape(name)}</h4>{error}"
+                error = f'<div class="rb-message rb-error">{html.escape(str(hits))}</div>'
+                self.columns[name].value = f"<h4>{html.escape(str(name))}</h4>{error}"
             else:
                 facts = self.question.references
                 self.rankings[name] = _ScoredHits(hits, facts, self._cutoffs, self._offsets)

@@ -4,6 +4,7 @@ or mouse.
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from ragbench.errors import RagbenchError
 from ragbench.labelling.people import LabelItem, Session, agreement, current, load_labels
 from ragbench.paths import results_dir
 from ragbench.stats import with_interval
-from ragbench.widgets.base import HTML, Panel, escape, row
+from ragbench.widgets.base import HTML, Panel, row
 
 # ipywidgets has no key events. A style element runs its onload when it enters the page: it makes
 # the tool take keys and press the button of that key, and keeps JupyterLab from taking them for
@@ -199,7 +200,7 @@ class LabellingTool(Panel):
         try:
             tables = self.agreement()
         except RagbenchError as error:  # another person's file: no reason not to label
-            words = f"No agreement shown: {escape(error)}"
+            words = f"No agreement shown: {html.escape(str(error))}"
             self._agreement.value = f"<span class='rb-quiet'>{words}</span>"
             return
         if not tables:

@@ -34,7 +34,7 @@ from ragbench.experiment import TIMING, Experiment, load_manifest, load_rows
 from ragbench.experiment.axes import GENERATORS, JUDGES
 from ragbench.experiment.rows import AXIS_COLUMNS, answers_of, measure_answers, system_names
 from ragbench.experiment.run import KeptAnswers
-from ragbench.llm.failures import failure
+from ragbench.llm.failures import CallError
 from ragbench.metrics.ir_score import ir_score
 from ragbench.records import Dataset, Grade
 from ragbench.retrieval import make_retriever
@@ -146,7 +146,7 @@ def test_an_answer_is_asked_once_and_graded_by_every_judge(tmp_path):
     assert rows[["answer", "grade"]].notna().all(axis=None)
 
 
-BUSY = failure("busy", "later")
+BUSY = CallError.of("busy", "later")
 
 
 class Broken(JudgeDouble):

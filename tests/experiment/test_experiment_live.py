@@ -25,7 +25,7 @@ from ragbench.experiment import load_manifest, load_rows
 from ragbench.generation import PROMPTS
 from ragbench.llm import chat_model
 from ragbench.prompts import prompt_hash
-from ragbench.report.methods import methods
+from ragbench.report.methods import Methods
 
 
 @pytest.fixture
@@ -243,7 +243,7 @@ def test_manifest_and_methods_name_version_and_quantisation(tmp_path, server):
     for axis in ("generator", "judge"):
         model = manifest["axes"][axis]["llama"]
         assert (model["server"], model["weights"]) == ("Ollama 0.24.0", "8.0B, Q4_0")
-    told = methods(manifest, {"rows": 6, "failed": 0, "missing": 0}).markdown
+    told = Methods.of_run(manifest, {"rows": 6, "failed": 0, "missing": 0}).markdown
     assert "8.0B, Q4_0, Ollama 0.24.0" in told
 
 

@@ -20,7 +20,7 @@ from ragbench.experiment.rows import answers_of
 from ragbench.metrics.table import METRICS
 from ragbench.records import Chunk
 from ragbench.report.export import export_scores
-from ragbench.report.methods import methods, score_methods
+from ragbench.report.methods import Methods
 
 HEAD = "name: mine\ndata: minihop\nchunker: token_chunks\nretriever: BM25\n"
 MODEL = HEAD + "generator: {{l: {{use: 'ollama:x', {}}}}}\n"
@@ -301,7 +301,7 @@ def test_a_model_that_runs_elsewhere_is_said_in_plan_manifest_and_methods(scored
     manifest = load_manifest(scored / "out")
     (facts,) = manifest["axes"]["generator"].values()
     assert facts["weights"].endswith(where)
-    assert where in methods(manifest, {"rows": 6, "failed": 0, "missing": 0}).markdown
+    assert where in Methods.of_run(manifest, {"rows": 6, "failed": 0, "missing": 0}).markdown
 
 
 def test_the_export_of_a_run_has_its_scores_and_none_of_earlier_rows(scored, capsys):
@@ -431,7 +431,7 @@ def test_pairs_of_many_systems_are_not_compared_unasked(tmp_path, monkeypatch, c
     table = rb.score(answers, ["exact_match"])
     made = export_scores(table, tmp_path / "out", "mine")
     assert {path.stem for path in (made.folder / "tables").iterdir()} == tables
-    told = score_methods(table)
+    told = Methods.of_scores(table)
     assert ("permutation" in told.markdown) == (count == 8)
     too_many = (
         "Not tested: any difference; 9 systems are too many to compare every pair: "

@@ -16,7 +16,7 @@ from fake_ollama import FakeOllama, Fault
 from ragbench.errors import ModelError
 from ragbench.llm import KINDS, CallError, Cassette, ask, chat_model
 from ragbench.llm.endpoints import Endpoint
-from ragbench.llm.failures import failure, from_exception, redact
+from ragbench.llm.failures import CallError, from_exception, redact
 
 KEY = "sk-verysecretkey1234567890"
 
@@ -197,7 +197,7 @@ def test_exceptions_of_the_clients_are_named_even_without_a_message(error, kind)
 def test_every_kind_has_an_expectation_and_a_remedy_and_survives_a_process_border():
     details = {"status": 418, "retry_after": 2.0, "raw": "half"}
     for kind, (expected, _) in KINDS.items():
-        error = failure(kind, "seen", "http://h:1", "ollama:m", **details)
+        error = CallError.of(kind, "seen", "http://h:1", "ollama:m", **details)
         assert expected in str(error)
         assert "do: " in str(error)
         copy = pickle.loads(pickle.dumps(error))
@@ -266,7 +266,7 @@ def test_secrets_of_headers_and_bodies_are_found():
 
 
 def test_a_remedy_for_a_refused_parameter_is_not_given_for_a_reply_or_a_window():
-    replied = failure("unusable", "after one repair try: temperature: Field required")
-    window = failure("truncated", "'max_completion_tokens' is too large: 9000", status=400)
+    replied = CallError.of("unusable", "after one repair try: temperature: Field required")
+    window = CallError.of("truncated", "'max_completion_tokens' is too large: 9000", status=400)
     assert "pass temperature" not in replied.do
     assert "extra_body" not in window.do

@@ -39,7 +39,7 @@ from ragbench.llm import Cassette, chat_model
 from ragbench.report import methods as methods_module
 from ragbench.report.export import MARKER, export, export_scores
 from ragbench.report.factors import factor_table, measured
-from ragbench.report.methods import Methods, methods
+from ragbench.report.methods import Methods
 from ragbench.report.scores import load_scores, save_scores
 from ragbench.report.tables import ReportTable, interval_table
 from ragbench.text.escape import in_csv, in_latex, in_markdown
@@ -429,7 +429,7 @@ def test_a_paper_is_cited_as_far_as_its_data_are_used(live_run, exported):
     assert not cited(exported.folder) & papers
     manifest = load_manifest(live_run)
     manifest["axes"]["data"]["people"]["name"] = "HotpotQA"
-    made = methods(manifest, {"rows": 1, "failed": 0, "missing": 0})
+    made = Methods.of_run(manifest, {"rows": 1, "failed": 0, "missing": 0})
     assert "(data set 'HotpotQA', 4 questions" in made.markdown
     assert "yang2018hotpotqa" in made.bibliography
 
@@ -696,7 +696,7 @@ def test_methods_name_the_intervals_that_the_tables_have(live_run):
     assert {*kinds[0], *kinds[1]} == {"Student's t", "exact binomial"}
     manifest = load_manifest(live_run)
     counts = {"rows": 1, "failed": 0, "missing": 0}
-    words = methods(manifest, counts, ["Student's t", "percentile bootstrap"]).markdown
+    words = Methods.of_run(manifest, counts, ["Student's t", "percentile bootstrap"]).markdown
     kinds = "Student's t; percentile bootstrap [@efron1993bootstrap] (2,000 resamples, seed 0)."
     assert f"Means have 95% intervals: {kinds}" in words
-    assert "95% intervals" not in methods(manifest, counts).markdown
+    assert "95% intervals" not in Methods.of_run(manifest, counts).markdown

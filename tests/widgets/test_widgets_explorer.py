@@ -18,7 +18,7 @@ from ragbench.metrics.ir_score import ir_score
 from ragbench.paths import project_root
 from ragbench.records import Chunk, Dataset, Hit, Question
 from ragbench.text.tokens import TokenOffsets
-from ragbench.widgets import Panel, RetrievalExplorer, escape, mark, tag
+from ragbench.widgets import Panel, RetrievalExplorer, mark, tag
 from ragbench.widgets.explorer import _ScoredHits
 
 FACTS = ("Ann was born in Rome.", "Rome lies on the river Tiber.")
@@ -301,7 +301,10 @@ def test_guard_shows_a_ragbench_error_and_raises_any_other():
 
 
 def test_escaped_text_has_no_markup():
-    assert escape("<'\">") == "&lt;&#x27;&quot;&gt;"
+    name = "<'\">"
+    drawn = explorer({name: Broken()}).columns[name].value
+    assert drawn.startswith("<h4>&lt;&#x27;&quot;&gt;</h4>")
+    assert Panel([], name).children[0].value.endswith("<h3>&lt;&#x27;&quot;&gt;</h3>")
 
 
 def test_ninth_fact_takes_the_first_colour_and_keeps_its_number():
