@@ -95,6 +95,7 @@ _HOME = {
         "binomial_ci",
         "bootstrap_ci",
         "compare",
+        "compare_scores",
         "correlation",
         "holm",
         "kappa",
@@ -106,7 +107,6 @@ _HOME = {
         "ppi_mean",
         "preference_correlation",
     ],
-    "comparison": ["compare_scores"],
     "scoring": ["metric_table", "plan_score", "score"],
     "metrics.thresholds": ["best_threshold", "fit_thresholds"],
 }

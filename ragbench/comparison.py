@@ -1,13 +1,14 @@
-"""Which of two systems is better, and how sure: scores compared in pairs over the same questions.
+"""Which of two systems is better, and how sure, in words and on a page.
 
-Every comparison has a paired permutation test, corrected by Holm for all that were made, an
+Systems are compared in pairs over the same questions by `ragbench.stats.compare_scores`. Every
+comparison has a paired permutation test, corrected by Holm for all that were made, an
 interval, and the number of questions that would show the difference. Scores are those of an
 experiment's rows, or of any table of `ragbench.score`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,72 +16,9 @@ import pandas as pd
 
 # questions that share a document, for the clusters of a comparison
 from ragbench.data.relevance import document_clusters as document_clusters
-from ragbench.errors import DataError, check_known
 from ragbench.metrics.table import lower_is_better
-from ragbench.stats import MISSING, compare_pairs, interval_text, with_interval
-from ragbench.stats.tables import KNOWN, known_clusters, paired_scores
-
-
-def compare_scores(
-    table: pd.DataFrame,
-    columns: Sequence[str] | None = None,
-    pairs: Sequence[tuple[str, str]] | None = None,
-    *,
-    cluster: str | None = KNOWN,
-    **options: Any,
-) -> pd.DataFrame:
-    """Compare systems in pairs over the same questions, corrected by Holm for all that is compared.
-
-    Parameters
-    ----------
-    table : from `ragbench.score`, or any with question_id, system, and a column per number.
-    columns : numbers to compare; None: all of ``score``. Choose few, and before you look.
-    pairs : two names of systems each; None: every two.
-    cluster : which questions stand or fall together, and are resampled and flipped together.
-        Default: what the columns of the table say (see `ragbench.stats.tables.known_clusters`); or
-        a column such as topic; None: each question is on its own.
-    options : for `ragbench.stats.compare_pairs`: ``difference``, ``resamples``, ``seed``.
-
-    Returns
-    -------
-    The table of `ragbench.stats.compare_pairs`, named a, b, measure; `conclusions` puts it into
-    words. Pairs without a question scored for both are left out.
-
-    Raises ConfigError for a system that is not there, DataError for one that answered a question
-    twice, or when there is nothing to compare.
-    """
-    _check_systems(table, pairs)
-    measures = list(columns or table.attrs["numbers"])
-    scores_of_all = paired_scores(table, "system", measures, pairs)
-    questions = table["question_id"].unique()
-    scores = {}
-    for key, (a, b) in scores_of_all.items():
-        if (a + b).notna().any():
-            scores[key] = a[questions], b[questions]
-    if not scores:
-        raise DataError(
-            got="no pair of systems has a question scored for both",
-            expected="scores of both",
-            do="have two systems answer one question; the columns 'reason' and 'error' say why a "
-            "number is missing",
-        )
-    clusters = known_clusters(table, cluster)
-    if clusters is not None:
-        options["groups"] = dict.fromkeys(scores, clusters[questions])
-    return compare_pairs(scores, ("a", "b", "measure"), **options)
-
-
-def _check_systems(table: pd.DataFrame, pairs: Sequence[tuple[str, str]] | None) -> None:
-    if "system" not in table or table["system"].nunique() < 2:
-        raise DataError(
-            got="fewer than two systems",
-            expected="two or more in the column 'system'",
-            do="name yours: columns={'system': 'model'}; of a run, add a retriever, or an N",
-        )
-    for pair in pairs or ():
-        if isinstance(pair, str):
-            raise DataError(f"pairs={pairs!r:.80}", "a list of pairs", f"write [{tuple(pairs)}]")
-        check_known("system", pair, table["system"].unique())
+from ragbench.stats import MISSING, interval_text, with_interval
+from ragbench.stats.tables import compare_scores as compare_scores
 
 
 def format_comparison(table: pd.DataFrame) -> pd.DataFrame:

@@ -25,10 +25,10 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from ragbench.errors import ConfigError, DataError, ModelError, check_known, unknown
-from ragbench.onnx_models import cores, run_batches, session
+from ragbench.onnx_models import OnnxModel, cores
 from ragbench.paths import cache_dir
 from ragbench.text.languages import other_languages
-from ragbench.text.tokens import default_tokenizer, load_tokenizer
+from ragbench.text.tokens import default_tokenizer
 from ragbench.weights import MINILM
 
 _MAX_TOKENS = 256  # the model card's limit; the tokenizer file itself says 128
@@ -101,10 +101,8 @@ class MiniLM(_Arrays):
 
     def _outputs(self, texts: Sequence[str], tokens: bool) -> Iterator[tuple[np.ndarray, Any]]:
         _require_texts(texts)
-        model, tokenizer = _minilm(MINILM.folder(), MINILM.version(), tokens)
-        encodings = tokenizer.encode_batch_fast(list(texts))
-        for rows, (outputs,) in run_batches(model, encodings):
-            yield rows, outputs
+        model = _minilm(MINILM.folder(), MINILM.version(), tokens)
+        yield from model.outputs(texts)
 
     def seconds_for(self, texts: Sequence[str]) -> float:
         """Say about how long it takes to embed texts."""
@@ -137,14 +135,12 @@ class MiniLM(_Arrays):
 
 
 @functools.lru_cache(maxsize=2)
-def _minilm(folder: Path, version: str, tokens: bool) -> tuple[Any, Any]:
-    """Open the model and its tokenizer, once for all `MiniLM` of a process: it takes half a second.
+def _minilm(folder: Path, version: str, tokens: bool) -> OnnxModel:
+    """Open the model, once for all `MiniLM` of a process: it takes half a second.
 
     ``version`` has other weights that come to lie in the folder opened anew.
     """
-    tokenizer = load_tokenizer(folder / "tokenizer.json")
-    tokenizer.enable_truncation(_MAX_TOKENS)
-    return session(folder / "model.safetensors", tokens=tokens), tokenizer
+    return OnnxModel(folder, "model.safetensors", _MAX_TOKENS, tokens=tokens)
 
 
 # What to do about a failure, where it is not the same as for a chat model.

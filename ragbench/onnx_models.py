@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ragbench.errors import DataError
+from ragbench.text.tokens import load_tokenizer
 
 # what a layer makes of them stays in a core's cache: 1.5 times as fast as 4,096
 _TOKENS_PER_BATCH = 512
@@ -28,14 +29,50 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def session(path: Path, *, tokens: bool = False) -> Any:
-    """Open a model of a file on the CPU; a call of it takes one thread.
+class OnnxModel:
+    """A transformer and its tokenizer, on the CPU.
 
     Parameters
     ----------
-    path : an ONNX file, or the ``model.safetensors`` of all-MiniLM-L6-v2.
-    tokens : of the latter the vectors of the tokens, in place of that of the text.
+    folder : with ``tokenizer.json`` and ``file``.
+    file : of ONNX, or the ``model.safetensors`` of all-MiniLM-L6-v2.
+    max_tokens : that are read of a text.
+    tokens : of MiniLM the vectors of the tokens, in place of that of the text.
     """
+
+    def __init__(self, folder: Path, file: str, max_tokens: int, *, tokens: bool = False) -> None:
+        self._tokenizer = load_tokenizer(folder / "tokenizer.json")
+        self._tokenizer.enable_truncation(max_tokens)
+        self._session = _session(folder / file, tokens)
+
+    def outputs(self, texts: Sequence[Any]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the places of some of the texts (or pairs of texts) and the model's output for
+        them.
+
+        Batches are of like length, so that little is spent on padding.
+        """
+        encodings = self._tokenizer.encode_batch_fast(list(texts))
+        batches = _batches(np.array([len(e.ids) for e in encodings], dtype=np.int64))
+        with ThreadPoolExecutor(cores()) as pool:
+            yield from pool.map(partial(self._run, encodings), batches)
+
+    def _run(self, encodings: Sequence[Any], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        batch = [encodings[row] for row in rows]
+        for encoding in batch:
+            encoding.pad(len(batch[-1].ids))  # the last is the longest
+        fed = {
+            "input_ids": [encoding.ids for encoding in batch],
+            "attention_mask": [encoding.attention_mask for encoding in batch],
+            "token_type_ids": [encoding.type_ids for encoding in batch],
+        }
+        needed = self._session.get_inputs()
+        inputs = {i.name: np.array(fed[i.name], _TYPES[i.type]) for i in needed}
+        (output,) = self._session.run(None, inputs)
+        return rows, output
+
+
+def _session(path: Path, tokens: bool) -> Any:
+    """Open a model of a file; a call of it takes one thread."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -50,19 +87,6 @@ def session(path: Path, *, tokens: bool = False) -> Any:
         raise DataError(f"{path}: {error}", "an ONNX model", "export it again") from None
 
 
-def run_batches(
-    model: Any, encodings: Sequence[Any]
-) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-    """Feed encoded texts to a session, in batches of like length so that little is spent on
-    padding.
-
-    Yields places of texts and the session's outputs for them. The encodings are padded in place.
-    """
-    batches = _batches(np.array([len(e.ids) for e in encodings], dtype=np.int64))
-    with ThreadPoolExecutor(cores()) as pool:
-        yield from pool.map(partial(_run, model, encodings), batches)
-
-
 def _batches(lengths: np.ndarray) -> list[np.ndarray]:
     """Group places by length, so that a batch has few tokens."""
     order = np.argsort(lengths, kind="stable")
@@ -74,21 +98,6 @@ def _batches(lengths: np.ndarray) -> list[np.ndarray]:
         batches.append(order[start:stop])
         start = stop
     return batches
-
-
-def _run(
-    model: Any, encodings: Sequence[Any], rows: np.ndarray
-) -> tuple[np.ndarray, list[np.ndarray]]:
-    batch = [encodings[row] for row in rows]
-    for encoding in batch:
-        encoding.pad(len(batch[-1].ids))  # the last is the longest
-    fed = {
-        "input_ids": [encoding.ids for encoding in batch],
-        "attention_mask": [encoding.attention_mask for encoding in batch],
-        "token_type_ids": [encoding.type_ids for encoding in batch],
-    }
-    inputs = {i.name: np.array(fed[i.name], _TYPES[i.type]) for i in model.get_inputs()}
-    return rows, model.run(None, inputs)
 
 
 # -- the graph of all-MiniLM-L6-v2

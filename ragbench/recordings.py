@@ -516,7 +516,7 @@ def grade_difference(
     cluster.
 
     ``plus`` and ``minus`` say which rows are on either side. The interval is a jackknife over
-    clusters, with Student's t; `ragbench.stats.p_of_no_difference` gives its p-value.
+    clusters, with Student's t; its `p_of_no_difference` gives the p-value.
     """
     kept = rows[plus | minus]
     in_plus = plus[kept.index]

@@ -42,9 +42,9 @@ class Question:
     def __post_init__(self) -> None:
         if isinstance(self.references, str):  # each of its letters would count as a text
             raise DataError(
-                got=f"question {self.id!r}: references is one text, {self.references[:40]!r}",
-                expected="a sequence of texts",
-                do="put it in a list",
+                f"question {self.id!r}: references is one text, {self.references[:40]!r}",
+                "a sequence of texts",
+                "put it in a list",
             )
 
     def facts(self) -> tuple[str, ...]:
@@ -201,9 +201,9 @@ def check_records(values: Iterable[Any], kind: type, what: str) -> None:
         if not isinstance(value, kind):
             names = ", ".join(field.name for field in fields(kind))
             raise DataError(
-                got=f"{what}: item {place} is {type(value).__name__} {str(value)[:40]!r}",
-                expected=f"a sequence of {kind.__name__} records",
-                do=f"make one {kind.__name__} per row of your table, with the fields {names}",
+                f"{what}: item {place} is {type(value).__name__} {str(value)[:40]!r}",
+                f"a sequence of {kind.__name__} records",
+                f"make one {kind.__name__} per row of your table, with the fields {names}",
             )
 
 
@@ -215,9 +215,9 @@ def questions_of(answers: Sequence[Any], questions: Sequence[Question]) -> list[
     by_id = {question.id: question for question in questions}
     if len(by_id) != len(questions):
         raise ConfigError(
-            got=f"{len(questions)} questions with {len(by_id)} ids",
-            expected="one question per id",
-            do="pass each question once",
+            f"{len(questions)} questions with {len(by_id)} ids",
+            "one question per id",
+            "pass each question once",
         )
     if not all(hasattr(answer, "question_id") for answer in answers):
         check_records(answers, Answer, "answers")
@@ -226,9 +226,9 @@ def questions_of(answers: Sequence[Any], questions: Sequence[Question]) -> list[
         name = answer.question_id
         if name not in by_id:
             raise DataError(
-                got=f"answer {place} belongs to question {name!r}, not among the {len(by_id)}",
-                expected="answers to the questions given",
-                do="pass all questions, or only the answers to these",
+                f"answer {place} belongs to question {name!r}, not among the {len(by_id)}",
+                "answers to the questions given",
+                "pass all questions, or only the answers to these",
             )
         questions_of_rows.append(by_id[name])
     return questions_of_rows

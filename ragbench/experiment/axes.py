@@ -20,7 +20,7 @@ from ragbench.labelling.checkers import ModelChecker
 from ragbench.llm import chat_model
 from ragbench.llm.models import NAMES, TWO_WAYS
 from ragbench.records import Dataset
-from ragbench.retrieval.multiquery import llm_decomposer, no_decomposer
+from ragbench.retrieval.multiquery import MultiQuery, llm_decomposer
 from ragbench.retrieval.rerank import CrossEncoder
 
 _Settings = Mapping[str, Any]  # of an experiment: its models, and what relative paths start at
@@ -95,9 +95,9 @@ def _axis(axis: str, value: Any, settings: _Settings) -> dict[str, Any]:
         value = {_label(entry): entry for entry in value}
     if not isinstance(value, Mapping) or not value:
         raise ConfigError(
-            got=f"{axis} is {type(value).__name__} {str(value)[:60]}",
-            expected="a name of what ships, a list of names, or label: name, function or object",
-            do=f"write for instance {axis}: {{a label: ...}}, see docs/experiment.md",
+            f"{axis} is {type(value).__name__} {str(value)[:60]}",
+            "a name of what ships, a list of names, or label: name, function or object",
+            f"write for instance {axis}: {{a label: ...}}, see docs/experiment.md",
         )
     parsed = {}
     for label, entry in value.items():
@@ -122,9 +122,9 @@ def check_label(axis: str, label: str) -> str:
     is_taken = label in (NONE, QUERY_ONLY)
     if not is_line or not is_short or is_taken:
         raise ConfigError(
-            got=f"{axis} has the name {label[:60]!r}",
-            expected=f"one line of at most 200 bytes, other than {NONE!r} and {QUERY_ONLY!r}",
-            do="rename it",
+            f"{axis} has the name {label[:60]!r}",
+            f"one line of at most 200 bytes, other than {NONE!r} and {QUERY_ONLY!r}",
+            "rename it",
         )
     return label
 
@@ -139,9 +139,9 @@ def _entry(axis: str, label: str, value: Any, settings: _Settings) -> Any:
     if axis == "generator" and callable(value):
         return SimpleNamespace(name=label, answer=value)
     raise ConfigError(
-        got=f"{axis} {label!r} is {type(value).__name__}",
-        expected=expected,
-        do="see docs/experiment.md",
+        f"{axis} {label!r} is {type(value).__name__}",
+        expected,
+        "see docs/experiment.md",
     )
 
 
@@ -158,9 +158,9 @@ def _named(where: str, key: str, value: str | Mapping[str, Any], settings: _Sett
     for option in options:
         if "key" in option.lower() or "password" in option.lower():
             raise ConfigError(
-                got=f"{where}.{option}",
-                expected="no secret in this file",
-                do="set OLLAMA_API_KEY or OPENAI_API_KEY",
+                f"{where}.{option}",
+                "no secret in this file",
+                "set OLLAMA_API_KEY or OPENAI_API_KEY",
             )
     try:
         return _MAKERS[key](key, use, options, settings)
@@ -168,9 +168,9 @@ def _named(where: str, key: str, value: str | Mapping[str, Any], settings: _Sett
         raise ConfigError(f"{where}: {error.got}", error.expected, error.do) from None
     except (TypeError, ValueError, OverflowError) as error:
         raise ConfigError(
-            got=f"{where}: {error}",
-            expected="options that fit",
-            do="see docs/experiment.md",
+            f"{where}: {error}",
+            "options that fit",
+            "see docs/experiment.md",
         ) from None
 
 
@@ -201,8 +201,8 @@ def _chunker(axis: str, use: str, options: dict[str, Any], settings: _Settings) 
 def _retriever(_: str, use: str, options: dict[str, Any], settings: _Settings) -> Callable:
     takes = retrieval.table.settings_of(use)
     filled = _with_models(use, takes, options, settings)
-    if "decompose" in takes and filled.get("decompose") is None:
-        raise no_decomposer()
+    if "decompose" in takes:
+        MultiQuery.check_decomposer(filled.get("decompose"))
     if "tokenizer" in filled:
         retrieval.text.Tokenizer.of(filled["tokenizer"])  # refused now, and with its key
     return partial(retrieval.make_retriever, use, **filled)

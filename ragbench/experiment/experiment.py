@@ -172,9 +172,9 @@ class Experiment(BaseModel):
             return cls(**settings | {"paths_from": path.parent})
         except RagbenchError as error:
             raise ConfigError(
-                got=f"{path}{_line_of(error.got, path)}: {error.got}",
-                expected=error.expected,
-                do=error.do,
+                f"{path}{_line_of(error.got, path)}: {error.got}",
+                error.expected,
+                error.do,
             ) from None
 
     # -- what is checked, key by key
@@ -184,9 +184,9 @@ class Experiment(BaseModel):
     def _check_name(cls, name: str) -> str:
         if name in _FOLDERS or Path(name).name != name or name.startswith("."):
             raise ConfigError(
-                got=f"the name {name!r}",
-                expected="a text that can name a folder; some ragbench keeps for its own files",
-                do="choose another name",
+                f"the name {name!r}",
+                "a text that can name a folder; some ragbench keeps for its own files",
+                "choose another name",
             )
         return check_label("the experiment", name)
 
@@ -249,15 +249,15 @@ class Experiment(BaseModel):
     def _fits_together(self) -> Self:
         if self.judge and not self.generator:
             raise ConfigError(
-                got="a judge without a generator",
-                expected="answers to be graded",
-                do="add a generator, or drop judge",
+                "a judge without a generator",
+                "answers to be graded",
+                "add a generator, or drop judge",
             )
         if not any(self.cells(data) for data in self.data):
             raise ConfigError(
-                got="an experiment without cells",
-                expected="at least one cell: N above 0 or a generator, and a keep that keeps some",
-                do="change N or keep",
+                "an experiment without cells",
+                "at least one cell: N above 0 or a generator, and a keep that keeps some",
+                "change N or keep",
             )
         check_known("match", [self.match], MATCHES)
         if self.metrics:
@@ -360,9 +360,9 @@ def _in_words(error: ValidationError) -> ConfigError:
         return unknown("key", name, Experiment.model_fields)
     if first["type"] == "missing":
         return ConfigError(
-            got=f"there is no key {name!r}",
-            expected="name, data, chunker, retriever",
-            do="see docs/experiment.md",
+            f"there is no key {name!r}",
+            "name, data, chunker, retriever",
+            "see docs/experiment.md",
         )
     ways = dict.fromkeys(detail["msg"] for detail in details if detail["loc"][0] == name)
     do = f"correct {name}"
@@ -384,9 +384,9 @@ def _whole(axis: str, value: Any, least: int) -> tuple[int, ...]:
         is_whole = isinstance(number, Integral) and not isinstance(number, bool)
         if not is_whole or number < least:
             raise ConfigError(
-                got=f"{axis} has {number!r}",
-                expected=f"whole numbers of at least {least}",
-                do=f"write for instance {axis}: 10, or a list: {axis}: [10, 100]",
+                f"{axis} has {number!r}",
+                f"whole numbers of at least {least}",
+                f"write for instance {axis}: 10, or a list: {axis}: [10, 100]",
             )
     distinct = dict.fromkeys(map(int, numbers))
     return tuple(distinct)
@@ -445,15 +445,15 @@ def _read_yaml(path: Path, keys: Collection[str]) -> dict[str, Any]:
             place = f"{path}, line {mark.line + 1}"
         problem = getattr(error, "problem", None) or error
         raise ConfigError(
-            got=f"{place}: {problem}",
-            expected="YAML of plain values",
-            do="correct that line",
+            f"{place}: {problem}",
+            "YAML of plain values",
+            "correct that line",
         ) from None
     if not isinstance(settings, dict):
         raise ConfigError(
-            got=f"{path} holds {type(settings).__name__}",
-            expected="keys such as name and data",
-            do="see docs/experiment.md",
+            f"{path} holds {type(settings).__name__}",
+            "keys such as name and data",
+            "see docs/experiment.md",
         )
     return settings
 
@@ -481,9 +481,9 @@ def _known_slip(path: Path, text: str, keys: Collection[str]) -> ConfigError | N
                 plain = line.strip()
                 name, _, value = plain.partition(":")
                 return ConfigError(
-                    got=f"{path}, line {number}: {plain[:60]!r} {what}",
-                    expected="key: value",
-                    do=do.format(name, value),
+                    f"{path}, line {number}: {plain[:60]!r} {what}",
+                    "key: value",
+                    do.format(name, value),
                 )
     return None
 
@@ -505,9 +505,9 @@ def import_code(folder: Path, code: Any) -> None:
     file = folder / str(code)
     if file.suffix != ".py" or not file.is_file():
         raise ConfigError(
-            got=f"code is {code!r}",
-            expected="a Python file beside it",
-            do="write for instance code: mine.py",
+            f"code is {code!r}",
+            "a Python file beside it",
+            "write for instance code: mine.py",
         )
     name = f"ragbench_code_{file.stem}"  # takes the place of no module
     spec = importlib.util.spec_from_file_location(name, file)

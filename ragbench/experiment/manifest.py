@@ -285,9 +285,9 @@ def _earlier_runs(folder: Path, name: str) -> list[dict[str, Any]]:
         return []
     if manifest.get("name", name) != name:
         raise ConfigError(
-            got=f"{folder} holds the run {manifest['name']!r}, not {name!r}",
-            expected="a folder of its own for every name",
-            do="change folder or name",
+            f"{folder} holds the run {manifest['name']!r}, not {name!r}",
+            "a folder of its own for every name",
+            "change folder or name",
         )
     return manifest["runs"]
 

@@ -168,9 +168,9 @@ _COLUMNS = (*(name for name in _TYPES if name not in ("chunks", "meta")), "conte
 def no_room(file: object, reason: str | None) -> DataError:
     """Build the error that ends a run when a file cannot be written."""
     return DataError(
-        got=f"{file} cannot be written: {reason}",
-        expected="room, and a file to write to",
-        do="make room or check the rights, then run again: recorded replies and vectors are kept",
+        f"{file} cannot be written: {reason}",
+        "room, and a file to write to",
+        "make room or check the rights, then run again: recorded replies and vectors are kept",
     )
 
 
@@ -180,9 +180,9 @@ def open_file(path: Path) -> BinaryIO:
         return path.open("rb")
     except OSError as error:
         raise DataError(
-            got=f"{path} cannot be read: {error.strerror}",
-            expected="a file of a run",
-            do="check its rights, or delete it",
+            f"{path} cannot be read: {error.strerror}",
+            "a file of a run",
+            "check its rights, or delete it",
         ) from None
 
 
@@ -238,9 +238,9 @@ def run_folder(run: str | os.PathLike[str]) -> Path:
         names = names or sorted(rows.parent.name for rows in home.glob(f"*/{ROWS}"))
     there = ", ".join(names) or "there is none"
     raise DataError(
-        got=f"no run {str(run)[:80]!r}",
-        expected=f"a folder with {ROWS}, or the name of a run: {there}",
-        do="make it: ragbench run experiment.yaml",
+        f"no run {str(run)[:80]!r}",
+        f"a folder with {ROWS}, or the name of a run: {there}",
+        "make it: ragbench run experiment.yaml",
     )
 
 
@@ -261,9 +261,9 @@ def _read_rows(path: Path) -> tuple[list[Row], str]:
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 start = line[:60].decode("utf-8", "replace")
                 raise DataError(
-                    got=f"{path}, line {number} is no row: {start!r}",
-                    expected="one JSON object a line",
-                    do="delete that line, or run the experiment again",
+                    f"{path}, line {number} is no row: {start!r}",
+                    "one JSON object a line",
+                    "delete that line, or run the experiment again",
                 ) from None
     return rows, digest.hexdigest()
 
@@ -304,9 +304,9 @@ def load_manifest(run: str | os.PathLike[str]) -> dict[str, Any]:
             (first, *_) = error.errors(include_url=False)
             why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise DataError(
-            got=f"{path} cannot be read: {why}",
-            expected="the manifest that a run writes",
-            do="run it again",
+            f"{path} cannot be read: {why}",
+            "the manifest that a run writes",
+            "run it again",
         ) from None
     return manifest
 
@@ -350,9 +350,9 @@ def load_run(run: str | os.PathLike[str]) -> tuple[pd.DataFrame, dict[str, Any]]
     manifest = load_manifest(folder)
     if manifest.get("rows_sha256", sha256) != sha256:
         raise DataError(
-            got=f"{folder / ROWS} is not what {MANIFEST} beside it describes",
-            expected="rows and manifest of one run",
-            do="run the experiment again",
+            f"{folder / ROWS} is not what {MANIFEST} beside it describes",
+            "rows and manifest of one run",
+            "run the experiment again",
         )
     return as_frame(rows), manifest
 

@@ -192,9 +192,9 @@ def _load(name: str, source: Any) -> Dataset:
     ids = {question.id for question in getattr(data, "questions", ())}
     if not ids or len(ids) < len(data.questions):
         raise ConfigError(
-            got=f"data {name!r} gives {str(data)[:60]}",
-            expected="a Dataset with questions, each with an id of its own",
-            do="check its loader",
+            f"data {name!r} gives {str(data)[:60]}",
+            "a Dataset with questions, each with an id of its own",
+            "check its loader",
         )
     return data
 
@@ -640,9 +640,9 @@ def _check_servers(run: Run, step: str, rows: Sequence[Row]) -> None:
         last = lost[-1].splitlines()[0]
         counts = f"{run.lost} of {run.prompts} prompts failed at the server ({step})"
         raise ModelError(
-            got=f"{counts}; the last: {last}",
-            expected=f"at most {_STOP_AFTER:.0%}",
-            do="see to the server, then run again: recorded replies are not asked for again",
+            f"{counts}; the last: {last}",
+            f"at most {_STOP_AFTER:.0%}",
+            "see to the server, then run again: recorded replies are not asked for again",
         )
 
 
@@ -677,9 +677,9 @@ def _pool(executor: Executor | None) -> Iterator[Executor]:
             raise
         name = type(executor).__name__
         raise ConfigError(
-            got=f"{name} cannot send a part of the experiment to its processes: {error}",
-            expected="functions and objects that can be pickled",
-            do="define it in a file that is imported, without locks and open files, or run()",
+            f"{name} cannot send a part of the experiment to its processes: {error}",
+            "functions and objects that can be pickled",
+            "define it in a file that is imported, without locks and open files, or run()",
         ) from error
     finally:
         if executor is None:
@@ -710,9 +710,9 @@ def _alone(experiment: Any) -> Any:
         return FileLock(experiment.home / "rows.lock").acquire(timeout=0)
     except Timeout:
         raise ConfigError(
-            got=f"another process is running {experiment.name!r}",
-            expected="one process per run",
-            do="wait for it, or rename this one",
+            f"another process is running {experiment.name!r}",
+            "one process per run",
+            "wait for it, or rename this one",
         ) from None
 
 

@@ -18,7 +18,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ragbench import plots
-from ragbench.comparison import compare_scores, format_comparison
+from ragbench.comparison import format_comparison
 from ragbench.data.ragchecker import RagResults
 from ragbench.errors import ConfigError
 from ragbench.experiment.rows import load_run, run_folder
@@ -29,7 +29,7 @@ from ragbench.report.factors import measured, run_tables
 from ragbench.report.methods import Methods, are_compared
 from ragbench.report.scores import RESAMPLES, load_scores, score_means
 from ragbench.report.tables import MOST_DRAWN, ReportTable
-from ragbench.stats import with_interval
+from ragbench.stats import compare_scores, with_interval
 from ragbench.text.escape import in_csv, in_markdown
 
 MARKER = ".ragbench-export.json"  # of a folder that an export wrote

@@ -55,9 +55,18 @@ class MultiQuery(Retriever):
         *,
         k: int = 5,
     ) -> None:
-        if decompose is None:
-            raise no_decomposer()
+        self.check_decomposer(decompose)
         super().__init__(over=over, decompose=decompose, k_each=k_each, keep=keep, k=k)
+
+    @staticmethod
+    def check_decomposer(decompose: Any) -> None:
+        """Refuse to go without a model that writes queries, with the ways to one."""
+        if decompose is None:
+            raise ConfigError(
+                "MLQ has no model that writes its sub-questions",
+                "decompose=rb.llm_decomposer(model), or decompose: NAME in an experiment.yaml",
+                TWO_WAYS,
+            )
 
     def settings(self) -> dict[str, Any]:
         settings = super().settings()
@@ -163,17 +172,6 @@ class llm_decomposer:  # noqa: N801 (called as a function is)
                 "run again with the same cassette: only the failed ones are asked again",
             )
         return lists
-
-
-def no_decomposer() -> ConfigError:
-    """Build the error of multi-query retrieval without a model that writes its queries, with the
-    ways to one.
-    """
-    return ConfigError(
-        "MLQ has no model that writes its sub-questions",
-        "decompose=rb.llm_decomposer(model), or decompose: NAME in an experiment.yaml",
-        TWO_WAYS,
-    )
 
 
 def _parse_queries(text: str) -> list[str]:

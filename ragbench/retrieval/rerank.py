@@ -28,10 +28,10 @@ import numpy as np
 from pydantic import Field, PositiveInt, PrivateAttr
 
 from ragbench.errors import ConfigError, DataError, ModelError, check_known
-from ragbench.onnx_models import run_batches, session
+from ragbench.onnx_models import OnnxModel
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Retriever, Searcher, ranked
-from ragbench.text.tokens import TokenOffsets, joined_cutoffs, load_tokenizer, texts_before
+from ragbench.text.tokens import TokenOffsets, joined_cutoffs, texts_before
 from ragbench.weights import RERANKER
 
 T = TypeVar("T")
@@ -240,10 +240,8 @@ class CrossEncoder:
         return Path(self._named).expanduser()
 
     @cached_property
-    def _opened(self) -> tuple[Any, Any]:
-        tokenizer = load_tokenizer(self.folder / "tokenizer.json")
-        tokenizer.enable_truncation(512)
-        return session(self.folder / "model.onnx"), tokenizer
+    def _model(self) -> OnnxModel:
+        return OnnxModel(self.folder, "model.onnx", 512)
 
     def __reduce__(self) -> tuple:  # another process opens its own
         return CrossEncoder, (self._named,)
@@ -253,9 +251,7 @@ class CrossEncoder:
         return {"scorer": self.folder.name, **RERANKER.digests(self.folder)}
 
     def __call__(self, pairs: Sequence[_Pair]) -> list[float]:
-        model, tokenizer = self._opened
         scores = np.empty(len(pairs))
-        encodings = tokenizer.encode_batch(list(pairs))
-        for rows, (outputs,) in run_batches(model, encodings):
+        for rows, outputs in self._model.outputs(pairs):
             scores[rows] = outputs[:, 0]
         return scores.tolist()

@@ -13,11 +13,11 @@ _HOMES = {
         "kappa PairwiseAgreement pairwise_agreement preference_correlation preference_difference"
     ),
     "intervals": (
-        "binomial_ci bootstrap_ci correlation Interval interval_text MISSING p_of_no_difference "
+        "binomial_ci bootstrap_ci correlation Interval interval_text MISSING "
         "paired_bootstrap_difference with_interval"
     ),
     "paired": "holm PermutationTest PowerAnalysis paired_permutation_test power_analysis",
     "ppi": "ppi_difference ppi_mean ppi_shares stratified_draw",
-    "tables": "compare compare_pairs means",
+    "tables": "compare compare_pairs compare_scores means",
 }
 __getattr__, __dir__ = lazy(__name__, {module: names.split() for module, names in _HOMES.items()})

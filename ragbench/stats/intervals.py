@@ -84,6 +84,35 @@ class Interval:
         """
         return {name: self.estimate, f"{name}_low": self.low, f"{name}_high": self.high}
 
+    def p_of_no_difference(self) -> float:
+        """Two-sided p-value of a difference of 0, from its symmetric t interval over clusters.
+
+        The half-width of the interval divided by t is the standard error. The p-value is below 0.05
+        exactly where the interval excludes 0.
+
+        It is for a difference by `ppi_difference`, or by `ppi_shares` with clusters and ``of``:
+        clusters minus 1 degrees of freedom. `bootstrap_ci` has other degrees of freedom.
+
+        Returns
+        -------
+        NaN where the bounds are NaN, or equal. DataError for an interval of another kind, and for
+        an asymmetric one (cut at 0 or 1).
+        """
+        half = (self.high - self.low) / 2
+        if not half > 0:
+            return float("nan")
+        middle = self.low + half
+        aside = abs(middle - self.estimate)
+        if self.method != T_CLUSTERS or aside > 1e-9 * half:
+            raise DataError(
+                f"an interval by {self.method!r}, {aside:.3g} off its estimate",
+                f"a symmetric one by {T_CLUSTERS!r}",
+                "take a difference with clusters, as of ppi_difference",
+            )
+        standard_error = half / _t_quantile(self.clusters)
+        t = abs(self.estimate) / standard_error
+        return float(2 * stdtr(self.clusters - 1, -t))
+
 
 def interval_text(estimate: float, low: float, high: float, spec: str = ".3f") -> str:
     """Write "0.512 [0.480, 0.544]": a dash without an estimate, no brackets without an interval."""
@@ -396,39 +425,6 @@ def _effective_number(sizes: np.ndarray) -> float:
 def _t_quantile(clusters: float) -> float:
     """Return Student's t for an interval over so many clusters, of one degree of freedom less."""
     return float(-stdtrit(clusters - 1, TAIL))
-
-
-def p_of_no_difference(difference: Interval) -> float:
-    """Two-sided p-value of a difference of 0, from its symmetric t interval over clusters.
-
-    The half-width of the interval divided by t is the standard error. The p-value is below 0.05
-    exactly where the interval excludes 0.
-
-    Parameters
-    ----------
-    difference : from `ppi_difference`, or from `ppi_shares` with clusters and ``of``. Its clusters
-        minus 1 degrees of freedom are taken from the record. `bootstrap_ci` has other degrees of
-        freedom.
-
-    Returns
-    -------
-    NaN where the bounds are NaN, or equal. DataError for an interval of another kind, and for an
-    asymmetric one (cut at 0 or 1).
-    """
-    half = (difference.high - difference.low) / 2
-    if not half > 0:
-        return float("nan")
-    middle = difference.low + half
-    aside = abs(middle - difference.estimate)
-    if difference.method != T_CLUSTERS or aside > 1e-9 * half:
-        raise DataError(
-            f"an interval by {difference.method!r}, {aside:.3g} off its estimate",
-            f"a symmetric one by {T_CLUSTERS!r}",
-            "take a difference with clusters, as of ppi_difference",
-        )
-    standard_error = half / _t_quantile(difference.clusters)
-    t = abs(difference.estimate) / standard_error
-    return float(2 * stdtr(difference.clusters - 1, -t))
 
 
 def binomial_ci(successes: float, n: int) -> Interval:

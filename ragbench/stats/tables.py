@@ -244,14 +244,76 @@ def compare(
     groups = {}
     for key, part in _parts(rows, by):
         clusters = known_clusters(part, cluster)
-        for (a, b, _), sides in paired_scores(part, system, [measure], pairs).items():
+        for (a, b, _), sides in _paired_scores(part, system, [measure], pairs).items():
             scores[*key, a, b] = sides
             if clusters is not None:
                 groups[*key, a, b] = clusters.reindex(sides[0].index)
     return compare_pairs(scores, [*by, "a", "b"], groups=groups or None, **options)
 
 
-def paired_scores(
+def compare_scores(
+    table: pd.DataFrame,
+    columns: Sequence[str] | None = None,
+    pairs: Sequence[tuple[str, str]] | None = None,
+    *,
+    cluster: str | None = KNOWN,
+    **options: Any,
+) -> pd.DataFrame:
+    """Compare systems in pairs over the same questions, corrected by Holm for all that is compared.
+
+    Parameters
+    ----------
+    table : from `ragbench.score`, or any with question_id, system, and a column per number.
+    columns : numbers to compare; None: all of ``score``. Choose few, and before you look.
+    pairs : two names of systems each; None: every two.
+    cluster : which questions stand or fall together, and are resampled and flipped together.
+        Default: what the columns of the table say (see `known_clusters`); or a column such as
+        topic; None: each question is on its own.
+    options : for `compare_pairs`: ``difference``, ``resamples``, ``seed``.
+
+    Returns
+    -------
+    The table of `compare_pairs`, named a, b, measure; `ragbench.comparison.conclusions` puts it
+    into words. Pairs without a question scored for both are left out.
+
+    Raises ConfigError for a system that is not there, DataError for one that answered a question
+    twice, or when there is nothing to compare.
+    """
+    _check_systems(table, pairs)
+    measures = list(columns or table.attrs["numbers"])
+    scores_of_all = _paired_scores(table, "system", measures, pairs)
+    questions = table["question_id"].unique()
+    scores = {}
+    for key, (a, b) in scores_of_all.items():
+        if (a + b).notna().any():
+            scores[key] = a[questions], b[questions]
+    if not scores:
+        raise DataError(
+            "no pair of systems has a question scored for both",
+            "scores of both",
+            "have two systems answer one question; the columns 'reason' and 'error' say why a "
+            "number is missing",
+        )
+    clusters = known_clusters(table, cluster)
+    if clusters is not None:
+        options["groups"] = dict.fromkeys(scores, clusters[questions])
+    return compare_pairs(scores, ("a", "b", "measure"), **options)
+
+
+def _check_systems(table: pd.DataFrame, pairs: Sequence[tuple[str, str]] | None) -> None:
+    if "system" not in table or table["system"].nunique() < 2:
+        raise DataError(
+            "fewer than two systems",
+            "two or more in the column 'system'",
+            "name yours: columns={'system': 'model'}; of a run, add a retriever, or an N",
+        )
+    for pair in pairs or ():
+        if isinstance(pair, str):
+            raise DataError(f"pairs={pairs!r:.80}", "a list of pairs", f"write [{tuple(pairs)}]")
+        check_known("system", pair, table["system"].unique())
+
+
+def _paired_scores(
     rows: pd.DataFrame, system: str, measures: Sequence[str], pairs: Sequence[tuple] | None
 ) -> dict[tuple[str, str, str], tuple[pd.Series, pd.Series]]:
     """Return the scores of two systems over the same questions, by (a, b, measure).

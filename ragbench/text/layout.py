@@ -2,9 +2,9 @@
 original text.
 
 A supporting sentence and its document often differ in layout only: the document is wrapped at 72
-columns, was copied from a PDF, or writes é as two characters. `normalise` removes such differences
-and keeps an offset map, so that what is found can be shown in the text as it is. It changes, in
-this order:
+columns, was copied from a PDF, or writes é as two characters. `Normalised.of` removes such
+differences and keeps an offset map, so that what is found can be shown in the text as it is. It
+changes, in this order:
 
 1. soft hyphens (with a line break after them) and zero-width spaces, joiners and byte order marks
   are left out;
@@ -73,6 +73,28 @@ class Normalised:
     starts: np.ndarray | None = None
     stops: np.ndarray | None = None
 
+    @classmethod
+    def of(cls, text: str, facts: Iterable[str] = ()) -> Normalised:
+        """Remove differences of layout from a text, by the rule at the head of this module.
+
+        Parameters
+        ----------
+        facts : the texts it will be compared with: a hyphen at a line end stays where one of them
+            writes it.
+
+        >>> Normalised.of("the  quick\\nbrown fox jum-\\nped").text
+        'the quick brown fox jumped'
+        """
+        normalised = cls(text)
+        if unicodedata.is_normalized("NFC", text) and "  " not in text and not _odd(text):
+            return normalised
+        for edits in (_unseen_and_ligatures, _compositions):
+            normalised = _edited(normalised, edits(normalised.text))
+        if _any(BREAKS, normalised.text):
+            normalised = _edited(normalised, _divisions(normalised.text, facts))
+            normalised = _edited(normalised, _unspaced(normalised.text))
+        return _single_spaced(normalised)
+
     def cut(self, positions: np.ndarray) -> np.ndarray:
         """Cut positions of the original (int array, any shape) in the normalised text: what ends
         before them.
@@ -88,28 +110,6 @@ class Normalised:
         return int(self.starts[start]), int(self.stops[stop - 1])
 
 
-def normalise(text: str, facts: Iterable[str] = ()) -> Normalised:
-    """Remove differences of layout from a text, by the rule at the head of this module.
-
-    Parameters
-    ----------
-    facts : the texts it will be compared with: a hyphen at a line end stays where one of them
-        writes it.
-
-    >>> normalise("the  quick\\nbrown fox jum-\\nped").text
-    'the quick brown fox jumped'
-    """
-    normalised = Normalised(text)
-    if unicodedata.is_normalized("NFC", text) and "  " not in text and not _odd(text):
-        return normalised
-    for edits in (_unseen_and_ligatures, _compositions):
-        normalised = _edited(normalised, edits(normalised.text))
-    if _any(BREAKS, normalised.text):
-        normalised = _edited(normalised, _divisions(normalised.text, facts))
-        normalised = _edited(normalised, _unspaced(normalised.text))
-    return _single_spaced(normalised)
-
-
 def comparable(
     facts: Sequence[str], text: str, is_normalised: bool = True
 ) -> tuple[list[str], Normalised]:
@@ -119,8 +119,8 @@ def comparable(
     """
     if not is_normalised:
         return list(facts), Normalised(text)
-    comparable_facts = [normalise(fact, facts).text.strip() for fact in facts]
-    return comparable_facts, normalise(text, facts)
+    comparable_facts = [Normalised.of(fact, facts).text.strip() for fact in facts]
+    return comparable_facts, Normalised.of(text, facts)
 
 
 def holders(facts: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
@@ -130,13 +130,13 @@ def holders(facts: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
     -------
     for each fact the indices of its texts.
     """
-    plain = [normalise(text).text for text in texts]
+    plain = [Normalised.of(text).text for text in texts]
     holders_of_facts = []
     for fact in facts:
-        wanted = normalise(fact, [fact]).text.strip()
+        wanted = Normalised.of(fact, [fact]).text.strip()
         places = _places(wanted, plain)
         if not places and "-" in fact:  # a hyphen at a line end stays beside a fact that has it
-            beside_fact = [normalise(text, [fact]).text for text in texts]
+            beside_fact = [Normalised.of(text, [fact]).text for text in texts]
             places = _places(wanted, beside_fact)
         holders_of_facts.append(places)
     return holders_of_facts
@@ -147,8 +147,8 @@ def _places(wanted: str, texts: Sequence[str]) -> list[int]:
 
 
 def undivided(text: str) -> str:
-    """Join words that a hyphen divides at a line end, as `normalise` does, and leave the rest of
-    the text as it is.
+    """Join words that a hyphen divides at a line end, as `Normalised.of` does, and leave the rest
+    of the text as it is.
 
     >>> undivided("The qual-\\nity of well-known flour")
     'The quality of well-known flour'

@@ -77,14 +77,6 @@ tag = HTML.tag  # (number, label): a small badge in the palette's colour ``numbe
 mark = HTML.mark  # (number, content): a tint with an underline of its own for each number
 
 
-def row(children: Iterable[ipywidgets.Widget], **layout: Any) -> ipywidgets.HBox:
-    """Widgets side by side.
-
-    On a narrow page what does not fit goes on below: nothing is hidden to the side.
-    """
-    return ipywidgets.HBox([*children], layout=ipywidgets.Layout(flex_flow="row wrap", **layout))
-
-
 class Panel(ipywidgets.VBox):
     """A box with the shared styles and ``style``, a heading, and below a line for errors,
     ``self.message``, which screen readers announce.
@@ -101,6 +93,16 @@ class Panel(ipywidgets.VBox):
     def __repr__(self) -> str:
         # What a saved notebook shows, and a place that cannot draw widgets.
         return f"{type(self).__name__}: a widget; run this cell in JupyterLab to use it"
+
+    @staticmethod
+    def row(children: Iterable[ipywidgets.Widget], **layout: Any) -> ipywidgets.HBox:
+        """Widgets side by side.
+
+        On a narrow page what does not fit goes on below: nothing is hidden to the side.
+        """
+        return ipywidgets.HBox(
+            [*children], layout=ipywidgets.Layout(flex_flow="row wrap", **layout)
+        )
 
     def button(self, words: str, action: Callable[[], Any], **options: Any) -> ipywidgets.Button:
         """Make a button that calls ``action``, guarded."""

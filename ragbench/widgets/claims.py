@@ -17,7 +17,7 @@ from ragbench.data.ragchecker import LABELS, RagResult, claim_text
 from ragbench.errors import DataError, check_known
 from ragbench.metrics.claims import COUNTS, LOWER_IS_BETTER, METRICS, claim_metrics_table
 from ragbench.metrics.table import claim_result
-from ragbench.widgets.base import HTML, Panel, row
+from ragbench.widgets.base import HTML, Panel
 
 _AS_GIVEN = "as given"
 _ORDERS = [(f"{name.replace('_', ' ')}, worst first", name) for name in METRICS]
@@ -90,11 +90,11 @@ class ClaimInspector(Panel):
         self.previous = self._arrow("◀", -1, "Previous result")
         self.next = self._arrow("▶", 1, "Next result")
         return [
-            row([self.previous, self.next, self.choice, self.order]),
+            self.row([self.previous, self.next, self.choice, self.order]),
             self.texts,
-            row([self.matrix, self.table], align_items="flex-start"),
+            self.row([self.matrix, self.table], align_items="flex-start"),
             w.HTML(_LEGEND),
-            row([self.claims, self.columns]),
+            self.row([self.claims, self.columns]),
             self.detail,
         ]
 

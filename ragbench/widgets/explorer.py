@@ -22,7 +22,7 @@ from ragbench.records import Dataset, Hit, Question
 from ragbench.retrieval.base import check_retriever
 from ragbench.text.layout import comparable
 from ragbench.text.tokens import TokenOffsets, joined_cutoffs
-from ragbench.widgets.base import HTML, Panel, mark, row, tag
+from ragbench.widgets.base import HTML, Panel, mark, tag
 
 _STYLE = """<style>
 .rb-column { border: 1px solid var(--rb-rule); border-radius: 3px; }
@@ -90,8 +90,8 @@ class RetrievalExplorer(Panel):
 
     def _rows(self) -> list[ipywidgets.Widget]:
         """What stands in the widget, from top to bottom."""
-        buttons = row([self.previous, self.next])
-        texts = row(self.columns.values(), grid_gap="6px")
+        buttons = self.row([self.previous, self.next])
+        texts = self.row(self.columns.values(), grid_gap="6px")
         return [self.chooser, buttons, self.slider, self.summary, texts]
 
     def _make_controls(self, cutoff: int) -> None:

@@ -16,7 +16,7 @@ from ragbench.errors import RagbenchError
 from ragbench.labelling.people import LabelItem, Session, agreement, current, load_labels
 from ragbench.paths import results_dir
 from ragbench.stats import with_interval
-from ragbench.widgets.base import HTML, Panel, row
+from ragbench.widgets.base import HTML, Panel
 
 # ipywidgets has no key events. A style element runs its onload when it enters the page: it makes
 # the tool take keys and press the button of that key, and keeps JupyterLab from taking them for
@@ -119,7 +119,11 @@ class LabellingTool(Panel):
         keys = "digits label, ← → move, ↑ ↓ choose the question, Enter next open."
         hint = f"<span class='rb-quiet'>Click the form, then: {keys}</span>"
         above = [ipywidgets.HTML(hint), self._head, self._item]
-        below = [row(self._buttons.values()), row([*ways.values(), self._note]), self._agreement]
+        below = [
+            self.row(self._buttons.values()),
+            self.row([*ways.values(), self._note]),
+            self._agreement,
+        ]
         return [*above, self._asked, *below]
 
     def __repr__(self) -> str:

@@ -17,7 +17,7 @@ from ragbench.data.relevance import document_clusters, judgements
 from ragbench.errors import ConfigError, DataError
 from ragbench.retrieval.text import Tokenizer
 from ragbench.text.languages import language_of
-from ragbench.text.layout import normalise
+from ragbench.text.layout import Normalised
 from ragbench.text.sentences import split_sentences
 
 W = "xmlns:w='http://schemas.openxmlformats.org/wordprocessingml/2006/main'"
@@ -62,7 +62,7 @@ def test_a_reference_that_differs_in_layout_alone_is_found_by_every_reader(text)
 
 
 def test_every_ligature_is_its_letters_and_maps_back():
-    normalised = normalise("aﬀﬁﬂﬃﬄﬅﬆb")
+    normalised = Normalised.of("aﬀﬁﬂﬃﬄﬅﬆb")
     assert normalised.text == "afffiflffifflststb"
     assert normalised.span(1, 3) == (1, 2)
 

@@ -16,7 +16,7 @@ from fake_ollama import FakeOllama, Fault
 from ragbench.errors import ModelError
 from ragbench.llm import KINDS, CallError, Cassette, ask, chat_model
 from ragbench.llm.endpoints import Endpoint
-from ragbench.llm.failures import CallError, from_exception, redact
+from ragbench.llm.failures import from_exception, redact
 
 KEY = "sk-verysecretkey1234567890"
 

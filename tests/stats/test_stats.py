@@ -22,7 +22,6 @@ from ragbench.stats import (
     holm,
     kappa,
     means,
-    p_of_no_difference,
     paired_bootstrap_difference,
     paired_permutation_test,
     pairwise_agreement,
@@ -112,24 +111,24 @@ def test_p_of_no_difference_by_hand_and_as_the_t_test_of_clusters_of_one():
         half = np.tan(np.pi / 2 * 0.95)
         kind = "jackknife over clusters with Student's t"
         found = Interval(-3 * t, -3 * (t + half), -3 * (t - half), 2, clusters=2, method=kind)
-        assert p_of_no_difference(found) == pytest.approx(p)
+        assert found.p_of_no_difference() == pytest.approx(p)
     rng = np.random.default_rng(8)
     for shift in (0.1, 0.3, 0.6):
         a = rng.normal(shift, 1, 23)
         b = rng.normal(0, 1, 23)
         got = ppi_difference(a, b, a, b, weight=0)
         expected = reference.ttest_rel(a, b).pvalue
-        assert p_of_no_difference(got) == pytest.approx(expected)
+        assert got.p_of_no_difference() == pytest.approx(expected)
         assert (got.low <= 0 <= got.high) == (expected > 0.05)
 
 
 def test_p_of_no_difference_needs_bounds_clusters_and_symmetry():
     nothing = ppi_difference([1, 1], [1, 1], [1, 0], [0, 0])
     assert np.isnan(nothing.low)
-    assert np.isnan(p_of_no_difference(nothing))
+    assert np.isnan(nothing.p_of_no_difference())
     alike = bootstrap_ci([2, 8, 2, 8], groups=list("aabb"))
     assert alike.low == alike.high
-    assert np.isnan(p_of_no_difference(alike))
+    assert np.isnan(alike.p_of_no_difference())
 
 
 def test_equal_values_have_the_exact_interval_of_a_share_or_none():
@@ -474,12 +473,12 @@ test_bad_input_says_what_was_wrong = refusals(
     (lambda: kappa([1, 6], [1, 1], labels=[1, 5]), DataError, r"\[6, 1\] at position 1"),
     (lambda: binomial_ci(3, 2), "0 <= successes <= n"),
     (
-        lambda: p_of_no_difference(bootstrap_ci([1, 2, 4])),
+        lambda: bootstrap_ci([1, 2, 4]).p_of_no_difference(),
         DataError,
         'an interval by "Student\'s t"',
     ),
     (
-        lambda: p_of_no_difference(bootstrap_ci([0, 0.2, 0.9, 1], groups=list("aabc"))),
+        lambda: bootstrap_ci([0, 0.2, 0.9, 1], groups=list("aabc")).p_of_no_difference(),
         DataError,
         "off its estimate",
     ),
