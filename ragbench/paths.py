@@ -60,14 +60,13 @@ def package_folder(name: str) -> Path | None:
     return Path(package.origin).parent
 
 
-def sha256_of(path: Path) -> str:
-    """Return the sha256 of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def known_sha256(path: Path) -> str:
-    """Return the sha256 of a file; one of the same size and time of change is not read again."""
+def sha256_of(path: Path, *, remembered: bool = False) -> str:
+    """Return the sha256 of a file; a remembered one of the same size and time of change is not read
+    again.
+    """
+    if not remembered:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     state = path.stat()
     mark = f"{path.resolve()} {state.st_size} {state.st_mtime_ns}"
     try:

@@ -40,7 +40,6 @@ from ragbench.llm.endpoints import model_facts
 from ragbench.metrics.table import (
     METRICS,
     Metric,
-    claim_result,
     find_numbers,
     grade_metrics,
     lower_is_better,
@@ -498,7 +497,7 @@ def _why(row: Mapping[str, Any], name: str) -> str:
             return f"no {need}"
     for label in lacking:
         return f"{label} could not be read"
-    if name == "ragchecker" and claim_result(row["claim_labels"]).missing():
+    if name == "ragchecker" and RagResult.of(row["claim_labels"]).missing():
         return "a label could not be read"
     return "undefined"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ragbench.errors import DataError
-from ragbench.paths import known_sha256, package_folder
+from ragbench.paths import package_folder, sha256_of
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Weights:
 
     def digests(self, folder: Path) -> dict[str, str]:
         """Return the sha256 of each file in a folder."""
-        return {file: known_sha256(folder / file) for file in self.published}
+        return {file: sha256_of(folder / file, remembered=True) for file in self.published}
 
     def verified(self) -> Path:
         """Return the folder of the files; DataError where one is not the published one."""

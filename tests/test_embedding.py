@@ -35,7 +35,7 @@ from ragbench.embedding import (
 )
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.experiment import Experiment
-from ragbench.paths import known_sha256
+from ragbench.paths import sha256_of
 from ragbench.records import Chunk, Document
 from ragbench.retrieval import Dense
 from ragbench.text.tokens import default_tokenizer
@@ -193,11 +193,11 @@ def test_a_file_is_hashed_again_when_its_size_or_time_changes(tmp_path, monkeypa
 
     for text, at in (("one", 3), ("other", 5), ("third", 7)):
         write(text, at)
-        assert known_sha256(path) == sha256(text)
+        assert sha256_of(path, remembered=True) == sha256(text)
     write("later", 7)  # size and time are those of "third": not read again
-    assert known_sha256(path) == sha256("third")
+    assert sha256_of(path, remembered=True) == sha256("third")
     monkeypatch.setattr("ragbench.paths.cache_dir", unwritable)
-    assert known_sha256(path) == sha256("later")
+    assert sha256_of(path, remembered=True) == sha256("later")
 
 
 def unwritable(*parts):

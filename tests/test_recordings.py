@@ -38,7 +38,9 @@ def _results_of_its_own(monkeypatch, tmp_path):
 @pytest.fixture
 def no_model(monkeypatch):
     refuse_servers(monkeypatch)
-    monkeypatch.setattr(local, "known_sha256", lambda *_: pytest.fail("a replay read the weights"))
+    monkeypatch.setattr(
+        local, "sha256_of", lambda *_, **__: pytest.fail("a replay read the weights")
+    )
 
 
 # -- what is shipped

@@ -105,6 +105,13 @@ class RagResult:
     metrics: _Numbers | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, labels: RagResult | Mapping[str, Any]) -> RagResult:
+        """Return a cell of ``claim_labels`` as a record; it may be RAGChecker's JSON object."""
+        if isinstance(labels, cls):
+            return labels
+        return read_ragchecker({"results": [labels]}).results[0]
+
     def missing(self) -> tuple[str, ...]:
         """Names of the checks that have not been done, or of which a label is unread (None).
 

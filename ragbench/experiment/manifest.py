@@ -74,7 +74,7 @@ def _describe_run(run: Any) -> dict[str, Any]:
         "prompts": {Path(prompt).name: prompt_hash(prompt) for prompt in prompts},
         "grading": grading,
         "seeds": seeds,
-        **environment(),
+        **_environment(),
     }
 
 
@@ -113,7 +113,7 @@ def _parameters(experiment: Any) -> dict[str, Any]:
     }
 
 
-def environment() -> dict[str, Any]:
+def _environment() -> dict[str, Any]:
     """Return package versions, git revision and machine (no names of hosts, users or folders)."""
     machine = {
         "system": platform.system(),

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import IO
 
 from ragbench.llm.failures import CallError
-from ragbench.paths import known_sha256, package_folder
+from ragbench.paths import package_folder, sha256_of
 
 log = logging.getLogger("ragbench.llm")
 SMOLLM2 = "smollm2"
@@ -90,7 +90,7 @@ class LocalServer:
     def digest(self, expected: str | None = None) -> str:
         """Return the sha256 (hex) of the file; CallError where it is not the expected one."""
         path = self._existing()
-        got = known_sha256(path)
+        got = sha256_of(path, remembered=True)
         if expected and got != expected:
             raise self._failure(
                 f"{path} has sha256 {got}, not {expected}", "get it again, or correct digest=..."

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ragbench.data.ragchecker import CHECKS, RagResult, read_ragchecker
+from ragbench.data.ragchecker import CHECKS, RagResult
 from ragbench.errors import ConfigError, check_known
 from ragbench.metrics.claims import LOWER_IS_BETTER, claim_metrics
 from ragbench.metrics.claims import METRICS as CLAIM_METRICS
@@ -61,15 +61,8 @@ class Metric:
     all_rows: bool = False
 
 
-def claim_result(labels: RagResult | Mapping[str, Any]) -> RagResult:
-    """Return a cell of ``claim_labels`` as a record; it may be RAGChecker's JSON object."""
-    if isinstance(labels, RagResult):
-        return labels
-    return read_ragchecker({"results": [labels]}).results[0]
-
-
 def _claims(labels: RagResult | Mapping[str, Any]) -> dict[str, float]:
-    result = claim_result(labels)
+    result = RagResult.of(labels)
     if result.missing():  # an unread label would decide between the shares
         return dict.fromkeys(CLAIM_METRICS, math.nan)
     return claim_metrics(**{check: getattr(result, check) for check in CHECKS})

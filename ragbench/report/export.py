@@ -19,11 +19,10 @@ from matplotlib.figure import Figure
 
 from ragbench import plots
 from ragbench.comparison import format_comparison
-from ragbench.data.ragchecker import RagResults
+from ragbench.data.ragchecker import RagResult, RagResults
 from ragbench.errors import ConfigError
 from ragbench.experiment.rows import load_run, run_folder
 from ragbench.llm import Cassette
-from ragbench.metrics.table import claim_result
 from ragbench.report.audit import audit, audit_rows
 from ragbench.report.factors import measured, run_tables
 from ragbench.report.methods import Methods, are_compared
@@ -143,7 +142,7 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
     files: dict[str, object] = {}
     notes = []
     if "claim_labels" in table:
-        results = map(claim_result, table["claim_labels"].dropna())
+        results = map(RagResult.of, table["claim_labels"].dropna())
         whole = [result for result in results if not result.missing()]
         files["claim_labels.json"] = RagResults(tuple(whole)).to_dict()
         if len(whole) < len(table):

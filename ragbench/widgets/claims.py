@@ -16,7 +16,6 @@ import pandas as pd
 from ragbench.data.ragchecker import LABELS, RagResult, claim_text
 from ragbench.errors import DataError, check_known
 from ragbench.metrics.claims import COUNTS, LOWER_IS_BETTER, METRICS, claim_metrics_table
-from ragbench.metrics.table import claim_result
 from ragbench.widgets.base import HTML, Panel
 
 _AS_GIVEN = "as given"
@@ -242,7 +241,7 @@ class ClaimInspector(Panel):
 def _as_results(results: Any) -> tuple[RagResult, ...]:
     if isinstance(results, pd.DataFrame):
         results = results["claim_labels"].dropna()
-    read = tuple(map(claim_result, getattr(results, "results", results)))
+    read = tuple(map(RagResult.of, getattr(results, "results", results)))
     if not read:
         raise DataError("there are no results", "at least one", "check what made them")
     return read
