@@ -41,38 +41,21 @@ def _dense(
     return dense
 
 
-def _mmr(
-    chunks: Sequence[Chunk],
-    *,
-    embedder: Embeddings | None = None,
-    title: bool = False,
-    fetch_k: int = 20,
-    lambda_mult: float = 0.5,
-) -> MMR:
-    return MMR(_dense(chunks, embedder, title), fetch_k, lambda_mult)
+class _OverDense:
+    """Builds a retriever over the dense index of the chunks; it takes the settings of both."""
 
+    def __init__(self, kind: type[Retriever]) -> None:
+        self.kind = kind
 
-def _multi_query(
-    chunks: Sequence[Chunk],
-    *,
-    embedder: Embeddings | None = None,
-    title: bool = False,
-    decompose: Any = None,
-    k_each: int = 10,
-    keep: int = 5,
-) -> MultiQuery:
-    return MultiQuery(_dense(chunks, embedder, title), decompose, k_each, keep)
-
-
-def _reordered(
-    chunks: Sequence[Chunk],
-    *,
-    embedder: Embeddings | None = None,
-    title: bool = False,
-    budget: int | None = None,
-    tokenizer: Any = None,
-) -> LongContextReorder:
-    return LongContextReorder(_dense(chunks, embedder, title), budget, tokenizer)
+    def __call__(
+        self,
+        chunks: Sequence[Chunk],
+        *,
+        embedder: Embeddings | None = None,
+        title: bool = False,
+        **settings: Any,
+    ) -> Retriever:
+        return self.kind(_dense(chunks, embedder, title), **settings)
 
 
 def _hybrid(
@@ -106,9 +89,9 @@ def _rerank(
 RETRIEVERS: dict[str, Callable[..., Any]] = {
     "BM25": BM25,
     "SIM": _dense,
-    "MMR": _mmr,
-    "MLQ": _multi_query,
-    "REO": _reordered,
+    "MMR": _OverDense(MMR),
+    "MLQ": _OverDense(MultiQuery),
+    "REO": _OverDense(LongContextReorder),
     "Hybrid": _hybrid,
     "Rerank": _rerank,
 }
@@ -137,7 +120,10 @@ def settings_of(name: str) -> list[str]:
     makes = builder.__init__ if isinstance(builder, type) else builder
     parameters = inspect.signature(makes).parameters.values()
     names = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
-    if len(names) < len(parameters):
+    if isinstance(builder, _OverDense):
+        _, _, *of_kind = inspect.signature(builder.kind.__init__).parameters  # self, over
+        names += of_kind
+    elif len(names) < len(parameters):
         names += getattr(builder, "model_fields", ())
     hidden = ("self", "chunks", *Retriever.model_fields)
     return [name for name in dict.fromkeys(names) if name not in hidden]
