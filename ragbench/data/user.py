@@ -136,9 +136,8 @@ def _read_questions(
     needed = ["question", "answer"]
     table = _in_our_names(Table.of(source), _QUESTION, fields, needed)
     if {"contexts", "ground_truth", "answer"} <= {*table.frame}:
-        got = f"{table.name}: columns of answers that were already given"
         raise DataError(
-            f"{got} ({', '.join(table.frame)})",
+            f"{table.name}: columns of answers that were already given ({', '.join(table.frame)})",
             "questions with their true answers: 'answer' here is what a system said",
             "score them with rb.score, or name the true answer: fields={'answer': 'ground_truth'}",
         )

@@ -242,8 +242,11 @@ class RunFiles:
         self.manifest["cassette_sha256"] = _replies_sha256(self.cassette)
         try:
             if rows_made < min(self.rows, self.earlier):
-                what = f"stopped after {rows_made} rows: the earlier rows and their manifest stay"
-                warnings.warn(f"{what}; run again to replace them", stacklevel=4)
+                warnings.warn(
+                    f"stopped after {rows_made} rows: the earlier rows and their manifest stay; "
+                    "run again to replace them",
+                    stacklevel=4,
+                )
                 return
             self._write_manifest()
             if self.path.exists():

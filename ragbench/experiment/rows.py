@@ -324,8 +324,11 @@ def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
     folder = run_folder(run)
     rows, sha256 = _read_rows(folder / ROWS)
     if _rows_sha256(folder) not in (None, sha256):
-        what = f"{folder / ROWS} was cut or edited: it is not what {MANIFEST} describes"
-        warnings.warn(f"{what}; run the experiment again", stacklevel=2)
+        warnings.warn(
+            f"{folder / ROWS} was cut or edited: it is not what {MANIFEST} describes; "
+            "run the experiment again",
+            stacklevel=2,
+        )
     return as_frame(rows)
 
 

@@ -482,8 +482,11 @@ class KeptAnswers:
     def _known(self, label: str, names: Iterable[str]) -> dict[str, Answer]:
         answers = {name: self._kept[name] for name in names if name in self._kept}
         if answers:
-            what = f"{len(answers)} answers of {label!r} are kept from a run that was stopped"
-            warnings.warn(f"{what}; to have them made anew, delete {self.path}", stacklevel=3)
+            warnings.warn(
+                f"{len(answers)} answers of {label!r} are kept from a run that was stopped; "
+                f"to have them made anew, delete {self.path}",
+                stacklevel=3,
+            )
         return answers
 
     def _write(self, name: str, answer: Answer) -> None:
@@ -638,9 +641,8 @@ def _check_servers(run: Run, step: str, rows: Sequence[Row]) -> None:
         too_many = run.lost > _STOP_AFTER * run.prompts
     if lost and too_many:
         last = lost[-1].splitlines()[0]
-        counts = f"{run.lost} of {run.prompts} prompts failed at the server ({step})"
         raise ModelError(
-            f"{counts}; the last: {last}",
+            f"{run.lost} of {run.prompts} prompts failed at the server ({step}); the last: {last}",
             f"at most {_STOP_AFTER:.0%}",
             "see to the server, then run again: recorded replies are not asked for again",
         )

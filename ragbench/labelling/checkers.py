@@ -71,9 +71,9 @@ class ModelChecker:
             else:
                 labels.append(_LABELS[verdict[1].lower()])
         if unread:
-            got = f"{len(unread)} of {len(replies)} claims got no label"
             raise ModelError(
-                f"{got}; the first reply: {unread[0]}",
+                f"{len(unread)} of {len(replies)} claims got no label; "
+                f"the first reply: {unread[0]}",
                 "Yes or No",
                 "use a model made for this form, such as ollama:bespoke-minicheck",
             )

@@ -90,10 +90,10 @@ class Retriever(BaseRetriever):
             super().__init__(**fields)
         except ValidationError as error:
             wrong = error.errors()[0]
-            expected = wrong["msg"]
+            name = wrong["loc"][0]
             raise ConfigError(
-                f"{wrong['loc'][0]}={fields.get(wrong['loc'][0])!r}",
-                expected,
+                f"{name}={fields.get(name)!r}",
+                wrong["msg"],
                 f"see help({type(self).__name__})",
             ) from None
 

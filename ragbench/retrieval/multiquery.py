@@ -165,9 +165,9 @@ class llm_decomposer:  # noqa: N801 (called as a function is)
             elif not derived:
                 failures.append(f"{question!r} holds no question: {reply.text!r}")
         if failures:
-            count = f"{len(failures)} of {len(questions)} questions got no derived questions"
             raise ModelError(
-                f"{count}; the reply to {failures[0]}",
+                f"{len(failures)} of {len(questions)} questions got no derived questions; "
+                f"the reply to {failures[0]}",
                 "one derived question per line",
                 "run again with the same cassette: only the failed ones are asked again",
             )

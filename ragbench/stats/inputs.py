@@ -95,7 +95,9 @@ def group_index(
     index, names = pd.factorize(labels[present], sort=sort)
     lacking = np.flatnonzero(index < 0)
     if lacking.size:
-        values = f"{lacking.size} of {index.size} values"
-        warnings.warn(f"{values} have no group: each counts as one of its own", stacklevel=3)
+        warnings.warn(
+            f"{lacking.size} of {index.size} values have no group: each counts as one of its own",
+            stacklevel=3,
+        )
         index[lacking] = len(names) + np.arange(lacking.size)
     return index
