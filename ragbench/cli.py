@@ -284,7 +284,7 @@ def _server_notes(grid: Any) -> Iterator[str]:
     for model in named.values():
         try:
             if is_model(model) and rb.llm.model_name(model).startswith("ollama:"):
-                facts = rb.llm.model_facts(model)
+                facts = rb.llm.Endpoint.identified(model)
                 if "run at " in facts.weights:
                     yield f"note: {facts.model} ({facts.weights}): prompts leave this machine"
         except rb.errors.ModelError as error:

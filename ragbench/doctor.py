@@ -91,7 +91,7 @@ def _model_checks(model: Any) -> list[Check]:
     facts = [
         reply.model,
         f"digest {reply.digest[:12] or 'none'}",
-        llm.model_facts(model).weights,
+        llm.Endpoint.identified(model).weights,
         f"{reply.seconds:.1f} s for {reply.usage.output_tokens} tokens",
     ]
     answers = Check("model", True, ", ".join(filter(None, facts)))

@@ -36,7 +36,7 @@ from ragbench.labelling.grades import PROMPT, grade
 from ragbench.labelling.keypoints import keypoint_verdicts
 from ragbench.labelling.statements import ModelRagas
 from ragbench.llm import Cassette, Plan, ask, chat_model, plan
-from ragbench.llm.endpoints import model_facts
+from ragbench.llm.endpoints import Endpoint
 from ragbench.metrics.table import (
     METRICS,
     Metric,
@@ -224,7 +224,7 @@ def _labelled_by(source: _LabelSource, labels: Sequence[str], cassette: Any) -> 
     if _by_model(labels):
         if isinstance(cassette, str | Path):
             cassette = Cassette(cassette)
-        facts = model_facts(source.model, cassette, ask_server=False)
+        facts = Endpoint.identified(source.model, cassette, ask_server=False)
         makers["model"] = facts.to_dict()
     if source.checker is not None and "claim_labels" in labels:
         makers["checker"] = repr(source.checker)

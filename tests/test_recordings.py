@@ -96,16 +96,10 @@ def test_shipped_recordings_are_small_and_say_whose_words_they_are():
 
 def test_the_order_of_the_questions_is_fixed_whatever_the_order_of_the_file():
     minihop = load_minihop()
-<<<<<<< HEAD
-    questions = recordings.in_order(minihop)
+    questions = minihop.shuffled(recordings.ORDER_SEED)
     turned = replace(minihop, questions=minihop.questions[::-1])
-    assert recordings.in_order(turned) == questions
+    assert turned.shuffled(recordings.ORDER_SEED) == questions
     ids = [q.id for q in questions]
-=======
-    ids = [q.id for q in minihop.shuffled(recordings.ORDER_SEED)]
-    turned = Dataset("minihop", minihop.questions[::-1], minihop.documents)
-    assert [q.id for q in turned.shuffled(recordings.ORDER_SEED)] == ids
->>>>>>> 21e9e432 (Errors of calls and methods paragraphs are made by their classes; a data set gives its questions in a random order; one writer of questions beside their reader; redact says what is fit for a message)
     assert sorted(ids) == sorted(q.id for q in minihop.questions)
     # What is shipped was asked in this order: another seed would make its questions a choice.
     assert ids[:3] == [
@@ -239,7 +233,7 @@ DATA = Dataset("towns", QUESTIONS, TOWNS)
 
 
 def ids_in_order():
-    return [question.id for question in recordings.in_order(DATA)]
+    return [question.id for question in DATA.shuffled(recordings.ORDER_SEED)]
 
 
 def told_of_grids(folder):
@@ -319,13 +313,7 @@ def test_a_recording_goes_on_is_exported_whole_and_verifies(small, fake):
 
 
 def test_questions_are_shipped_up_to_the_first_without_all_its_answers(small, tmp_path):
-<<<<<<< HEAD
     first, second, _ = ids_in_order()
-=======
-    first, second, _ = (
-        q.id for q in Dataset("towns", QUESTIONS, TOWNS).shuffled(recordings.ORDER_SEED)
-    )
->>>>>>> 21e9e432 (Errors of calls and methods paragraphs are made by their classes; a data set gives its questions in a random order; one writer of questions beside their reader; redact says what is fit for a message)
     part = copy_without(shipping.record("small"), tmp_path / "part.sqlite", f"{second}/none/")
     file = shipping.ship("small", part, small)
     asked = {grid: plan["questions"] for grid, plan in told_of_grids(small).items()}
@@ -339,13 +327,7 @@ def test_questions_are_shipped_up_to_the_first_without_all_its_answers(small, tm
 
 
 def test_questions_that_were_shipped_in_another_order_stay_shipped(shipped, tmp_path):
-<<<<<<< HEAD
     first, *others = ids_in_order()
-=======
-    first, *others = (
-        q.id for q in Dataset("towns", QUESTIONS, TOWNS).shuffled(recordings.ORDER_SEED)
-    )
->>>>>>> 21e9e432 (Errors of calls and methods paragraphs are made by their classes; a data set gives its questions in a random order; one writer of questions beside their reader; redact says what is fit for a message)
     told = recordings.manifest("small", shipped)
     told["grids"]["retrievers"]["questions"] = others
     (shipped / "small.json").write_text(json.dumps(told))

@@ -37,7 +37,7 @@ from ragbench.experiment.rows import Row, as_frame, no_room, open_file
 from ragbench.generation import generate
 from ragbench.labelling.grades import GRADES, grade, grade_bound
 from ragbench.llm import Cassette
-from ragbench.llm.endpoints import Endpoint, model_facts
+from ragbench.llm.endpoints import Endpoint
 from ragbench.llm.models import BOUNDS
 from ragbench.metrics.ir_score import ir_score_table
 from ragbench.onnx_models import cores
@@ -127,7 +127,7 @@ class Run:
                     bound = BOUNDS["text"]
                     if axis == "judge":
                         bound = grade_bound(self.experiment.per_prompt)
-                    facts = model_facts(value, self.cassette, num_predict=bound)
+                    facts = Endpoint.identified(value, self.cassette, num_predict=bound)
                     self.models[axis, name] = facts
 
     def build(self) -> None:

@@ -8,7 +8,7 @@ under which key). Before a run: ``planning``.
 
 from ragbench.llm.asking import Interrupted, ask
 from ragbench.llm.cassette import Cassette
-from ragbench.llm.endpoints import Endpoint, model_facts, model_name
+from ragbench.llm.endpoints import Endpoint, model_name
 from ragbench.llm.failures import KINDS, CallError
 from ragbench.llm.models import chat_model
 from ragbench.llm.planning import Plan, PlannedStep, plan

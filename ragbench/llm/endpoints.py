@@ -124,6 +124,35 @@ class Endpoint:
             endpoint.limit(num_predict)
         return endpoint
 
+    @classmethod
+    def identified(
+        cls,
+        model: Any,
+        cassette: Cassette | None = None,
+        *,
+        ask_server: bool = True,
+        num_predict: int | None = None,
+    ) -> Endpoint:
+        """Return who a chat model is (a name or an object): its endpoint, with the ``digest``.
+
+        The server is not asked without ``ask_server``, and where the cassette is in replay mode;
+        then the digest is the one on the cassette. ``num_predict``: as in `ragbench.llm.ask`.
+        ModelError when no server answers and nothing says which weights are meant.
+        """
+        endpoint = cls.of(model, num_predict)
+        if ask_server and (cassette is None or cassette.mode == "record"):
+            endpoint.meet()
+        dead = endpoint.dead
+        if dead is not None and dead.kind != "down":
+            raise dead
+        if endpoint.digest is None:
+            endpoint.digest = endpoint.pinned_digest
+        if endpoint.digest is None and cassette is not None:
+            endpoint.digest = cassette.choose_digest(endpoint.provider, endpoint.name)
+        if endpoint.digest is None and dead is not None:
+            raise dead
+        return endpoint
+
     def _options_of(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         plain = {name: value for name, value in fields.items() if _is_plain(value)}
         plain = {name: value for name, value in plain.items() if not _NO_OPTION.search(name)}
@@ -490,31 +519,3 @@ def _secret_strings(value: Any, name: str = "") -> set[str]:
         return set()
     secret = str(value).split(" ", 1)[-1]  # without "Bearer"
     return {secret} if len(secret) >= _KEY_CHARS else set()
-
-
-def model_facts(
-    model: Any,
-    cassette: Cassette | None = None,
-    *,
-    ask_server: bool = True,
-    num_predict: int | None = None,
-) -> Endpoint:
-    """Return who a chat model is (a name or an object): its endpoint, with the ``digest``.
-
-    The server is not asked without ``ask_server``, and where the cassette is in replay mode; then
-    the digest is the one on the cassette. ``num_predict``: as in `ragbench.llm.ask`. ModelError
-    when no server answers and nothing says which weights are meant.
-    """
-    endpoint = Endpoint.of(model, num_predict)
-    if ask_server and (cassette is None or cassette.mode == "record"):
-        endpoint.meet()
-    dead = endpoint.dead
-    if dead is not None and dead.kind != "down":
-        raise dead
-    if endpoint.digest is None:
-        endpoint.digest = endpoint.pinned_digest
-    if endpoint.digest is None and cassette is not None:
-        endpoint.digest = cassette.choose_digest(endpoint.provider, endpoint.name)
-    if endpoint.digest is None and dead is not None:
-        raise dead
-    return endpoint

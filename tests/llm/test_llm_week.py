@@ -27,7 +27,7 @@ import ragbench.llm
 from ragbench.doctor import checks
 from ragbench.embedding import OllamaEmbedder
 from ragbench.errors import ModelError
-from ragbench.llm import Cassette, Interrupted, Usage, ask, chat_model, model_facts, plan
+from ragbench.llm import Cassette, Interrupted, Usage, ask, chat_model, plan
 from ragbench.llm.endpoints import TRACING_VARIABLE, Endpoint
 from ragbench.llm.wire import Transport
 
@@ -73,7 +73,8 @@ def test_a_local_name_for_a_model_of_the_cloud_gets_no_prompt_unless_asked_for(f
     assert ask(fake.model(digest=DIGEST[:12]), ["p"], **FAST)[0].error.kind == "no_model"
     assert ask(fake.model(cloud=True), ["p"], **FAST)[0].ok
     assert (
-        model_facts(fake.model(cloud=True)).weights == "8.0B, Q4_0, run at https://ollama.com:443"
+        Endpoint.identified(fake.model(cloud=True)).weights
+        == "8.0B, Q4_0, run at https://ollama.com:443"
     )
 
 
@@ -161,7 +162,7 @@ def test_a_plan_goes_by_tokens_read_and_written_at_the_latest_speed(fake, tmp_pa
 
 def test_version_and_quantisation_are_facts_of_a_model(fake):
     expected = {"server": "Ollama 0.24.0", "weights": "8.0B, Q4_0", "digest": DIGEST}
-    assert expected.items() <= model_facts(fake.model()).to_dict().items()
+    assert expected.items() <= Endpoint.identified(fake.model()).to_dict().items()
 
 
 @pytest.mark.parametrize(("good", "asked"), [(None, 20), (3, 60)])
