@@ -47,18 +47,21 @@ def prompt_scale(prompt: Prompt) -> dict[int, str]:
     'fully correct'
     """
     header, _ = _parts(prompt)
-    if "Scale:" not in header:
+    lines = [line.strip() for line in header]
+    heads = [line.casefold() for line in lines]
+    if "scale:" not in heads:
         return {}
-    start = header.index("Scale:") + 1
+    start = heads.index("scale:") + 1
+    grades = [line for line in lines[start:] if line]
     scale = {}
-    for line in header[start:]:
-        if grade := re.match(r"\s*(\d+): *(.+)", line):
+    for line in grades:
+        if grade := re.match(r"(\d+): *(.+)", line):
             scale[int(grade[1])] = grade[2]
-    if len(scale) < 2:
+    if len(scale) < 2 or len(scale) < len(grades):
         raise DataError(
-            f"{len(scale)} grades below 'Scale:' in the header of {prompt}",
-            "a line per grade, such as 3: partly right",
-            "write one for each",
+            f"{len(scale)} grades below 'Scale:' in the header of {prompt}, in {len(grades)} lines",
+            "a line per grade, such as 3: partly right, and no other below 'Scale:'",
+            "write one for each; other notes go above 'Scale:'",
         )
     return scale
 

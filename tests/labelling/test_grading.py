@@ -229,3 +229,19 @@ def test_a_scale_that_cannot_be_read_is_refused(tmp_path, lines):
         prompt_scale(prompt)
     prompt.write_text("---\nScale:\n  0: wrong\n  1: right\n---\n{question} {answers}")
     assert prompt_scale(prompt) == {0: "wrong", 1: "right"}
+
+
+@pytest.mark.parametrize(
+    "lines", ["0 wrong\n1: partly right\n2: right\n", "0: no\n0: yes\n1: so\n"]
+)
+def test_a_line_of_a_scale_that_is_no_grade_is_said_and_not_left_out(tmp_path, lines):
+    prompt = tmp_path / "mine.txt"
+    prompt.write_text(f"---\nScale:\n{lines}---\n{{question}} {{answers}}")
+    with pytest.raises(DataError, match=r"2 grades below 'Scale:'.* in 3 lines(.|\n)*3: partly"):
+        prompt_scale(prompt)
+
+
+def test_a_scales_head_may_be_in_small_letters(tmp_path):
+    prompt = tmp_path / "mine.txt"
+    prompt.write_text("---\nscale: \n0: wrong\n\n1: right\n---\n{question} {answers}")
+    assert prompt_scale(prompt) == {0: "wrong", 1: "right"}
