@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import pandas as pd
 from pydantic import BaseModel, BeforeValidator
+from pydantic_core import PydanticCustomError
 
 from ragbench.data.files import OfWords, as_record
 from ragbench.data.tables import Table, is_missing, read_list
@@ -48,12 +49,14 @@ _DEEPEVAL = {**COLUMNS, "context": ("joined_context",), "references": ("context"
 
 
 def _inner(item: Any) -> Any:
-    """Return the text of a passage or turn that is a mapping: "text", in FlashRAG "contents"."""
+    """Return the text of a passage or turn: of a document of LangChain, or a mapping's "text", in
+    FlashRAG "contents".
+    """
     if isinstance(item, Mapping):
-        for name in ("text", "contents"):
+        for name in ("text", "contents", "page_content"):
             if isinstance(item.get(name), str):
                 return item[name]
-    return item
+    return getattr(item, "page_content", item)
 
 
 def _one_text(value: Any) -> Any:
@@ -70,6 +73,13 @@ def _last_turn(value: Any) -> Any:
     return value
 
 
+def _no_list(value: Any) -> Any:
+    if isinstance(value, list) and len(value) > 1:
+        named = "columns={'chunks': 'context'}"
+        raise PydanticCustomError("texts", f"one text; a list of what was retrieved is {named}")
+    return value
+
+
 def _no_empty_text(value: Any) -> Any:
     return None if value == "" else value
 
@@ -83,11 +93,21 @@ def _texts(value: Any) -> Any:
     return [text for text in texts if not is_missing(text)]
 
 
+def _ids(value: Any) -> Any:
+    """Return ids without empty places; a document in place of its id would never be found."""
+    listed = read_list(value)
+    if isinstance(listed, list) and not all(map(pd.api.types.is_scalar, listed)):
+        raise PydanticCustomError("ids", "ids of documents, or a mapping of ids to gains")
+    return _texts(value)
+
+
 _MaybeEmpty = Annotated[str | None, BeforeValidator(_one_text)]
 _Text = Annotated[_MaybeEmpty, BeforeValidator(_no_empty_text)]
 _Texts = Annotated[list[str] | None, BeforeValidator(_texts), BeforeValidator(_no_empty_text)]
 # Of documents; gains by id are a mapping.
-_Ids = Annotated[list[Any] | None, BeforeValidator(_texts), BeforeValidator(_no_empty_text)]
+_Ids = Annotated[
+    dict[Any, Any] | list[Any] | None, BeforeValidator(_ids), BeforeValidator(_no_empty_text)
+]
 
 
 class _Row(BaseModel):
@@ -100,9 +120,9 @@ class _Row(BaseModel):
     chunks: _Texts = None
     references: _Texts = None
     keypoints: _Texts = None
-    context: _MaybeEmpty = None
-    retrieved: dict[Any, Any] | _Ids = None
-    relevant: dict[Any, Any] | _Ids = None
+    context: Annotated[_MaybeEmpty, BeforeValidator(_no_list)] = None
+    retrieved: _Ids = None
+    relevant: _Ids = None
 
 
 _LISTS = ("reference", "chunks", "references", "keypoints", "retrieved", "relevant")

@@ -286,9 +286,10 @@ def _read_csv(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     separator = max(",;\t", key=header.count)
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
     columns = reader.fieldnames or ()
+    names = list(filter(None, columns))  # a spreadsheet may leave columns without a head
     try:
-        if len(set(columns)) < len(columns):
-            raise csv.Error(f"a column occurs twice: {', '.join(columns)}")
+        if len(set(names)) < len(names):
+            raise csv.Error(f"a column occurs twice: {', '.join(names)}")
         for row in reader:
             if None in row or None in row.values():
                 raise csv.Error(f"the number of cells differs from the header's {len(columns)}")

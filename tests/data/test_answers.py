@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from checks import refusals, refused
+from langchain_core.documents import Document
 from pydantic import BaseModel
 
 import ragbench as rb
@@ -491,3 +492,23 @@ test_what_is_no_table_of_answers_is_refused = refusals(
 def test_rows_without_a_question_are_not_one_question():
     rows = [{"question": q, "answer": "a"} for q in ("one?", None, None)]
     assert read_answers(rows)["question_id"].tolist() == ["q1", "q2", "q3"]
+
+
+def test_documents_of_langchain_are_their_texts():
+    documents = [Document(page_content=text, metadata={"source": "a"}) for text in PASSAGES]
+    result = {"input": QUESTION, "context": documents, "answer": ANSWER}  # of a retrieval chain
+    log = result | {"context": [document.model_dump() for document in documents]}
+    for row in (result, log):
+        read = read_answers([row], {"chunks": "context"})
+        assert read.at[0, "chunks"] == PASSAGES
+        with pytest.raises(DataError, match=r"columns=\{'chunks': 'context'\}"):
+            read_answers([row])
+
+
+@pytest.mark.parametrize("item", [{"id": "d1", "score": 2.5}, {"id": "d1", "text": "t"}, ["d1", 2]])
+@pytest.mark.parametrize("column", ["retrieved", "relevant"])
+def test_documents_in_place_of_their_ids_are_refused_and_not_scored_as_0(column, item):
+    row = {"retrieved": ["d1"], "relevant": ["d1"]}
+    with pytest.raises(DataError, match=rf"'{column}' is (.|\n)*ids of documents"):
+        rb.score([row | {column: [item]}], ["RR"])
+    assert rb.score([row], ["RR"])["RR"].tolist() == [1.0]

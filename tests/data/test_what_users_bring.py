@@ -252,3 +252,12 @@ def test_a_clean_folder_is_read_without_a_warning(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(data.load_documents(tmp_path)) == 1
+
+
+def test_columns_without_a_head_that_a_spreadsheet_leaves_are_no_column_that_occurs_twice(tmp_path):
+    (tmp_path / "q.csv").write_text("question;answer;;\nWho?;Ada;;\n")
+    (question,) = data.load_questions(tmp_path / "q.csv").questions
+    assert (question.text, question.answer) == ("Who?", "Ada")
+    (tmp_path / "q.csv").write_text("question;answer;answer;\nWho?;Ada;Bea;\n")
+    with pytest.raises(DataError, match="a column occurs twice: question, answer, answer"):
+        data.load_questions(tmp_path / "q.csv")
