@@ -42,12 +42,10 @@ def test_eir_counts_words_of_whole_references():
 
 
 def test_the_metadata_prefix_is_neither_counted_nor_matched():
-    passages = ["(Company: Marn Ltd.)Wheat was flat. Rye was not."]
-    assert effective_information_rate(["Wheat was flat."], passages) == pytest.approx(3 / 6)
-    assert effective_information_rate(["Wheat was flat."], passages, prefix=False) == pytest.approx(
-        3 / 8
-    )
-    assert reference_recall(["Company: Marn Ltd."], passages) == 0.0
+    asked = ["Wheat was flat."], ["(Company: Marn Ltd.)Wheat was flat. Rye was not."]
+    assert effective_information_rate(*asked) == pytest.approx(3 / 6)
+    assert effective_information_rate(*asked, prefix=False) == pytest.approx(3 / 8)
+    assert reference_recall(["Company: Marn Ltd."], asked[1]) == 0.0
     # Only a bracket at the very start is metadata.
     assert effective_information_rate(["Rye."], ["Rye. (a note here)"]) == pytest.approx(1 / 4)
 
@@ -77,8 +75,8 @@ def test_chinese_words_are_characters_and_sentences_end_at_full_stops_and_line_b
 
 
 def test_without_references_the_value_is_nan():
-    for measure in (reference_recall, effective_information_rate):
-        assert math.isnan(measure([], ["a b"]))
+    assert math.isnan(reference_recall([], ["a b"]))
+    assert math.isnan(effective_information_rate([], ["a b"]))
     assert reference_recall(["A."], []) == 0.0
     assert math.isnan(effective_information_rate(["A."], []))
 
@@ -104,7 +102,7 @@ def test_english_sentences_by_rule(text, count):
 
 @given(st.text(alphabet="aB .!?\n\"'1。！？（) L", max_size=60), st.sampled_from(["en", "zh"]))
 def test_splitting_keeps_every_character_but_white_space(text, language):
-    assert re.sub(r"\s", "", "".join(split_sentences(text, language))) == re.sub(r"\s", "", text)
+    assert "".join("".join(split_sentences(text, language)).split()) == "".join(text.split())
 
 
 test_unusable_arguments_say_what_was_expected = refusals(
@@ -134,21 +132,13 @@ test_unusable_arguments_say_what_was_expected = refusals(
 
 def slow(references, passages, language):
     """Eq 1 and Eq 2, written out word by word."""
-    cut = []
-    for passage in passages:
-        closing = {"(": ")", "（": "）"}.get(passage[:1])
-        cut.append(
-            passage[passage.index(closing) + 1 :] if closing and closing in passage else passage
-        )
-    size = (lambda s: len(s)) if language == "zh" else (lambda s: len(s.split()))
-    hits = words = 0
-    for reference in references:
-        sentences = split_sentences(reference, language)
-        if all(any(s in p for p in cut) for s in sentences):
-            hits += 1
-            words += sum(map(size, sentences))
+    cut = [re.sub(r"^(\([^)]*\)|（[^）]*）)", "", passage) for passage in passages]
+    size = len if language == "zh" else (lambda text: len(text.split()))
+    split = [split_sentences(reference, language) for reference in references]
+    found = [sentences for sentences in split if all(any(s in p for p in cut) for s in sentences)]
+    words = sum(size(sentence) for sentences in found for sentence in sentences)
     total = sum(map(size, cut))
-    return hits / len(references), words / total if total else float("nan")
+    return len(found) / len(references), words / total if total else math.nan
 
 
 SENTENCE = st.sampled_from(
@@ -167,15 +157,9 @@ PASSAGE = st.lists(SENTENCE, max_size=3).map(" ".join)
 @settings(max_examples=200)
 def test_measures_equal_the_slow_oracle(references, passages, language):
     table = passage_table([references], [passages], language, "paper")
-    np.testing.assert_allclose(
-        table.loc[0, ["recall", "eir"]].astype(float), slow(references, passages, language)
-    )
+    expected = slow(references, passages, language)
+    np.testing.assert_allclose(table.loc[0, ["recall", "eir"]].astype(float), expected)
     assert table.loc[0, "recall"] == reference_recall(references, passages, language, "paper")
-
-
-@given(st.lists(SENTENCE, min_size=1, max_size=4), st.lists(PASSAGE, max_size=4), PASSAGE)
-def test_one_more_passage_never_lowers_recall(references, passages, more):
-    assert reference_recall(references, [*passages, more]) >= reference_recall(references, passages)
 
 
 @pytest.mark.data
@@ -184,7 +168,7 @@ def test_the_recorded_gpt_4o_run_scores_as_measured(recorded):
     references = [r["ground_truth"]["references"] for r in rows]
     passages = [r["prediction"]["references"] for r in rows]
     table = passage_table(references, passages)
-    oracle = np.array([slow(r, p, "en") for r, p in zip(references, passages, strict=True) if r])
+    oracle = [slow(r, p, "en") for r, p in zip(references, passages, strict=True) if r]
     np.testing.assert_allclose(table.dropna()[["recall", "eir"]], oracle)
     assert (len(table), int(table["recall"].isna().sum())) == (350, 38)
     # As the paper counts, 0 without references; Table 4 has 0.6717 to 0.7542 and 0.1162 to 0.1372

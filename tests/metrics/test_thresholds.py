@@ -20,23 +20,20 @@ from ragbench.metrics.thresholds import (
 NAN = float("nan")
 
 
-def made_points(
-    n_questions: int, seed: int = 0, h: float = 0.1, k: float = 0.67
-) -> tuple[np.ndarray, ...]:
+def made_points(n_questions: int, seed: int = 0, h: float = 0.1, k: float = 0.67):
     """Scores of five systems per question, and grades that mostly follow h and k."""
     rng = np.random.default_rng(seed)
-    question = np.repeat(np.arange(n_questions), 5)
-    scores = np.clip(
-        rng.beta(0.8, 0.8, n_questions)[question] + rng.normal(0, 0.08, question.size), 0, 1
-    ).round(3)
-    grades = np.where(scores > k, 5, np.where(scores < h, 1, rng.integers(2, 5, scores.size)))
-    return scores, np.where(rng.random(scores.size) < 0.15, rng.integers(1, 6, scores.size), grades)
+    size = 5 * n_questions
+    level = rng.beta(0.8, 0.8, n_questions).repeat(5)
+    scores = np.clip(level + rng.normal(0, 0.08, size), 0, 1).round(3)
+    grades = np.where(scores > k, 5, np.where(scores < h, 1, rng.integers(2, 5, size)))
+    return scores, np.where(rng.random(size) < 0.15, rng.integers(1, 6, size), grades)
 
 
 def agreement(scores, positive, side, threshold) -> float:
     """The definition, point by point."""
     predicted = [s > threshold if side == "above" else s < threshold for s in scores]
-    return sum(p == bool(q) for p, q in zip(predicted, positive, strict=True)) / len(scores)
+    return np.mean([p == bool(q) for p, q in zip(predicted, positive, strict=True)])
 
 
 @pytest.mark.parametrize(
@@ -80,85 +77,78 @@ def test_middle_of_neighbouring_floats_stays_on_the_plateau():
             assert agreement([low, high], labels, side, got.value) == 1.0 == got.agreement
 
 
+points = st.lists(st.tuples(st.integers(-2, 12), st.booleans()), min_size=2, max_size=25)
+
+
 @settings(max_examples=200, deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(-2, 12), st.booleans()), min_size=2, max_size=25).filter(
-        lambda points: len({p for _, p in points}) == 2
-    ),
+    points.filter(lambda points: len({p for _, p in points}) == 2),
     st.sampled_from(["above", "below"]),
 )
 def test_sweep_is_optimal_and_its_plateau_exactly_the_optimal_stretch(points, side):
-    scores = [s / 10 for s, _ in points]
-    positive = [p for _, p in points]
-    got = best_threshold(scores, positive, side)
+    scores, positive = zip(*points, strict=True)
+    scores = np.array(scores) / 10
+    got = best_threshold(scores, np.array(positive), side)
+
+    def agrees(threshold):
+        return agreement(scores, positive, side, threshold)
+
     low = min(0.0, *scores)
     high = max(1.0, *scores)
     grid = np.unique([*np.linspace(low, high, 601), *scores])
-    values = np.array([agreement(scores, positive, side, t) for t in grid])
+    values = np.array([agrees(t) for t in grid])
     assert got.agreement == pytest.approx(values.max())
-    assert agreement(scores, positive, side, got.value) == pytest.approx(got.agreement)
+    assert agrees(got.value) == pytest.approx(got.agreement)
     assert low <= got.low <= got.value <= got.high <= high
-    best = np.isclose(values, values.max())
     inside = (grid > got.low) & (grid < got.high)
-    assert best[inside].all()
+    assert np.isclose(values, values.max())[inside].all()
     # One step beyond either end it is worse (unless the plateau ends where the search does).
     for outside in (got.low - 1e-6, got.high + 1e-6):
         if low <= outside <= high:
-            assert agreement(scores, positive, side, outside) < got.agreement - 1e-9
+            assert agrees(outside) < got.agreement - 1e-9
     closed = got.low if side == "above" else got.high
-    assert agreement(scores, positive, side, closed) == pytest.approx(got.agreement)
+    assert agrees(closed) == pytest.approx(got.agreement)
 
 
 @settings(max_examples=50, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 10), st.booleans()), min_size=2, max_size=20), st.randoms()
-)
+@given(points, st.randoms())
 def test_sweep_ignores_order_and_duplication_of_all_points_and_mirrors_its_sides(points, random):
-    if len({p for _, p in points}) < 2:
+    scores, positive = np.array(points).T
+    if len(set(positive)) < 2:
         return
-    scores = np.array([s / 10 for s, _ in points])
-    positive = np.array([p for _, p in points])
+    scores = scores.clip(0, 10) / 10
+    positive = positive.astype(bool)
     base = best_threshold(scores, positive)
-    order = list(range(len(points)))
-    random.shuffle(order)
+    order = random.sample(range(len(points)), len(points))
     assert best_threshold(scores[order], positive[order]) == base
     assert best_threshold(np.tile(scores, 3), np.tile(positive, 3)) == base
     mirrored = best_threshold(1 - scores, positive, "below")
-    assert mirrored.agreement == base.agreement
-    assert mirrored.plateaus == base.plateaus
+    assert (mirrored.agreement, mirrored.plateaus) == (base.agreement, base.plateaus)
 
 
-def test_fitted_thresholds_minimise_the_printed_likelihood_and_beat_the_published_optimiser():
+@pytest.mark.parametrize("name", ["h", "k"])
+def test_fitted_thresholds_minimise_the_printed_likelihood_and_beat_the_published_optimiser(name):
     from scipy.optimize import differential_evolution
 
     scores, grades = made_points(400)
-    h, k = fit_thresholds(scores, grades)
-    # Eq 3.1, where p_ir and p_llm are 0 or 1, with Eq 3.4 and 3.5 for h, Eq 3.2 and 3.3 for k.
-    for value, p_ir, p_llm in (
-        (h.value, lambda h: scores < h, grades == 1),
-        (k.value, lambda k: scores > k, grades == 5),
-    ):
+    fitted = dict(zip("hk", fit_thresholds(scores, grades), strict=True))[name].value
 
-        def likelihood(threshold, p_ir=p_ir, p_llm=p_llm):
-            p = p_ir(threshold)
-            return -np.log(p * p_llm + (1 - p) * (1 - p_llm) + 1e-10).sum()
+    def likelihood(threshold):
+        # Eq 3.1, where p_ir and p_llm are 0 or 1, with Eq 3.4 and 3.5 for h, Eq 3.2 and 3.3 for k.
+        p_ir, p_llm = {
+            "h": (scores < threshold, grades == 1),
+            "k": (scores > threshold, grades == 5),
+        }[name]
+        return -np.log(p_ir * p_llm + (1 - p_ir) * (1 - p_llm) + 1e-10).sum()
 
-        assert likelihood(value) <= min(map(likelihood, np.linspace(0, 1, 1001))) + 1e-6
-        found = differential_evolution(
-            lambda t, f=likelihood: f(t[0]), [(0, 1)], seed=0, maxiter=20
-        )
-        assert likelihood(value) <= found.fun + 1e-6
+    assert likelihood(fitted) <= min(map(likelihood, np.linspace(0, 1, 1001))) + 1e-6
+    found = differential_evolution(likelihood, [(0, 1)], seed=0, maxiter=20)
+    assert likelihood(fitted) <= found.fun + 1e-6
 
 
 def test_a_score_at_a_threshold_lies_in_the_middle_box_and_grades_2_to_4_are_one_group():
-    boxes_of = parts("14").boxes_of
-    assert boxes_of(np.array([0.0, 0.1, 0.3, 0.67, 0.7]), 0.1, 0.67).tolist() == [
-        0,
-        1,
-        1,
-        1,
-        2,
-    ]
+    boxes = parts("14").boxes_of(np.array([0.0, 0.1, 0.3, 0.67, 0.7]), 0.1, 0.67)
+    assert boxes.tolist() == [0, 1, 1, 1, 2]
 
 
 def test_thresholds_that_made_the_grades_are_found_again():
