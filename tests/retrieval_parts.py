@@ -18,6 +18,11 @@ def ids(hits):
     return [hit.chunk.id for hit in hits]
 
 
+def ids_of(retriever, query, k):
+    """What is found for one query."""
+    return ids(retriever.search([query], k)[0])
+
+
 def hotpot_chunks(recorded):
     """By question of HotpotQA's recorded subset: a chunk for each of its paragraphs."""
     return {

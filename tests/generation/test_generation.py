@@ -4,6 +4,8 @@ answer.
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 from checks import refused
 from experiment_parts import NOTHING, Copier
@@ -28,12 +30,12 @@ def question(text, qid="q1"):
 def test_an_object_gives_one_timed_answer_per_question_and_context(monkeypatch):
     clock = iter([0, 0.5, 2, 2.25])
     monkeypatch.setattr("ragbench.generation.answers.time.perf_counter", lambda: next(clock))
-    asked = [question("Who won the Battle of Fell?"), question("Who won the Battle of Fell?")]
-    answers = generate(Copier(), asked, [CONTEXT, None])
-    assert [a.question_id for a in answers] == ["q1", "q1"]
-    assert [a.text for a in answers] == [CONTEXT, NOTHING]
-    assert [a.generator for a in answers] == ["copier"] * 2
-    assert [a.seconds for a in answers] == [0.5, 0.25]  # its own, not the first one's too
+    answers = generate(Copier(), [question("Who won the Battle of Fell?")] * 2, [CONTEXT, None])
+    # the time of each is its own, not the first one's too
+    assert [(a.question_id, a.text, a.generator, a.seconds) for a in answers] == [
+        ("q1", CONTEXT, "copier", 0.5),
+        ("q1", NOTHING, "copier", 0.25),
+    ]
 
 
 def test_without_a_generator_the_two_ways_to_one_are_named():
@@ -79,24 +81,22 @@ def test_each_context_gets_its_own_prompt_and_answers_come_back_in_our_order(fak
     asked = [question("A?", "a"), question("B?", "b"), question("A?", "a"), question("A?", "a")]
     contexts = ["one two three", "", "one", None]
     answers = generate(fake.model(), asked, contexts, progress=False)
-    documents = load_prompt("thesis_with_documents")
-    alone = load_prompt("thesis_query_only")
-    expected = [
-        alone.replace("{query}", "A?"),
-        documents.replace("{query}", "A?").replace("{documents}", "one"),
-        documents.replace("{query}", "A?").replace("{documents}", "one two three"),
-        documents.replace("{query}", "B?").replace("{documents}", ""),
-    ]
-    assert sorted(sent(call) for call in fake.calls) == sorted(expected)
-    assert [a.text for a in answers] == [f"said {len(expected[i])}" for i in (2, 3, 1, 0)]
+
+    def filled(query, context):
+        if context is None:
+            return load_prompt("thesis_query_only").replace("{query}", query)
+        prompt = load_prompt("thesis_with_documents").replace("{query}", query)
+        return prompt.replace("{documents}", context)
+
+    expected = [filled(q.text, context) for q, context in zip(asked, contexts, strict=True)]
+    assert sorted(map(sent, fake.calls)) == sorted(expected)
+    assert [a.text for a in answers] == [f"said {len(prompt)}" for prompt in expected]
     assert [a.question_id for a in answers] == ["a", "b", "a", "a"]
-    assert [a.meta["prompt"] for a in answers] == ["thesis_with_documents"] * 3 + [
-        "thesis_query_only"
-    ]
-    assert all(
-        a.generator == "ollama:llama3:8b" and a.seconds > 0 and "error" not in a.meta
-        for a in answers
-    )
+    names = ["thesis_with_documents"] * 3 + ["thesis_query_only"]
+    assert [a.meta["prompt"] for a in answers] == names
+    for answer in answers:
+        assert (answer.generator, "error" in answer.meta) == ("ollama:llama3:8b", False)
+        assert answer.seconds > 0
     assert len({a.meta["prompt_sha256"] for a in answers}) == 2
 
 
@@ -124,17 +124,12 @@ def test_where_the_prompt_asks_for_tags_the_answer_is_what_stands_between_them(
 
 def test_failed_calls_become_empty_answers_with_the_reason(fake):
     fake.fault = lambda prompt, _: Fault("400") if "B?" in prompt else None
-    answers = generate(
-        fake.model(),
-        [question("A?", "a"), question("B?", "b")],
-        [None, None],
-        progress=False,
-        retries=0,
-    )
-    assert answers[0].text
-    assert "error" not in answers[0].meta
-    assert (answers[1].question_id, answers[1].text) == ("b", "")
-    assert "mirostat" in answers[1].meta["error"]
+    asked = [question("A?", "a"), question("B?", "b")]
+    whole, failed = generate(fake.model(), asked, [None, None], progress=False, retries=0)
+    assert whole.text
+    assert "error" not in whole.meta
+    assert (failed.question_id, failed.text) == ("b", "")
+    assert "mirostat" in failed.meta["error"]
 
 
 def test_what_a_failed_call_wrote_is_no_answer(fake):
@@ -145,26 +140,29 @@ def test_what_a_failed_call_wrote_is_no_answer(fake):
 
 
 def test_calls_to_a_model_run_as_its_server_works_unless_a_number_is_given(fake, monkeypatch):
-    seen = {}
+    from ragbench.llm import Reply
 
-    def ask(model, prompts, **options_):
-        seen.update(options_, prompts=prompts)
-        from ragbench.llm import Reply
-
-        return [Reply("yes", ok=True, seconds=0.5) for _ in prompts]
-
+    ask = Mock(
+        side_effect=lambda model, prompts, **_: [Reply("yes", ok=True, seconds=0.5)] * len(prompts)
+    )
     monkeypatch.setattr("ragbench.llm.ask", ask)
-    generate(object(), [question("A?"), question("A?")], ["one two", "one"])
-    assert seen["ids"] == ["q1/documents"] * 2
-    assert [len(prompt) for prompt in seen["prompts"]] == sorted(map(len, seen["prompts"]))
-    answers = generate(object(), [question("A?")], ["text"], cassette="c")
-    assert (seen["concurrency"], seen["step"], seen["cassette"]) == (None, "generation", "c")
-    assert (answers[0].seconds, answers[0].meta["concurrency"]) == (0.5, None)
+    generate(object(), [question("A?")] * 2, ["one two", "one"])
+    _, prompts = ask.call_args.args
+    assert ask.call_args.kwargs["ids"] == ["q1/documents"] * 2
+    assert [len(prompt) for prompt in prompts] == sorted(map(len, prompts))
+    (answer,) = generate(object(), [question("A?")], ["text"], cassette="c")
+    options = ask.call_args.kwargs
+    assert (options["concurrency"], options["step"], options["cassette"]) == (
+        None,
+        "generation",
+        "c",
+    )
+    assert (answer.seconds, answer.meta["concurrency"]) == (0.5, None)
 
 
 def test_each_prompt_is_recorded_under_its_own_name(fake, tmp_path):
-    asked = [question("A?", "a"), question("A?", "a")]
     names = {"ids": ["a at 300", "a at 100"], "progress": False}
+    asked = [question("A?", "a")] * 2
     with Cassette(tmp_path / "c.sqlite") as cassette:
         generate(fake.model(), asked, ["one two three", "one"], cassette=cassette, **names)
         recorded = cassette.rows("SELECT prompt_id, request FROM replies ORDER BY prompt_id")

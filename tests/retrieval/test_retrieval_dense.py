@@ -4,13 +4,14 @@ import hashlib
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from checks import refusals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores.utils import maximal_marginal_relevance
-from retrieval_parts import chunks_of, hotpot_chunks, ids
+from retrieval_parts import chunks_of, hotpot_chunks, ids, ids_of
 
 from ragbench.errors import DataError, ModelError
 from ragbench.retrieval import BM25, MMR, Dense
@@ -162,8 +163,9 @@ def test_scores_have_the_rounding_of_a_query_scaled_twice_as_in_recorded_runs():
 def test_a_zero_vector_is_never_a_hit_and_a_zero_query_finds_nothing():
     embedder = Fixed(q=[1.0, 0.0], empty=[0.0, 0.0], a=[1.0, 2.0], null=[0.0, 0.0])
     dense = Dense(chunks_of("empty", "a"), embedder)
-    assert [ids(h) for h in dense.search(["q", "null"], 5)] == [["c00001"], []]
-    assert [ids(h) for h in MMR(dense).search(["q", "null"], 5)] == [["c00001"], []]
+    for retriever in (dense, MMR(dense)):
+        assert ids_of(retriever, "q", 5) == ["c00001"]
+        assert ids_of(retriever, "null", 5) == []
 
 
 def test_queries_go_through_embed_query_unless_the_embedder_takes_them_all_at_once():
@@ -189,15 +191,13 @@ def test_mmr_selects_what_langchain_selects(weight):
     vectors = centres[rng.integers(0, 6, 400)] + 0.4 * rng.standard_normal((400, 16))
     queries = rng.standard_normal((50, 16)) + centres[0]
     dense = Dense(chunks_of(*"x" * 400), Numbered(queries, vectors))
+    nearest = dense.nearest(unit(queries).astype(np.float32), 20)
     chosen = []
-    for query, (places, scores) in zip(
-        queries, dense.nearest(unit(queries).astype(np.float32), 20), strict=True
-    ):
+    for query, (places, scores) in zip(queries, nearest, strict=True):
         candidates = dense.vectors[places]
         chosen.append(_select_mmr(candidates, scores, 10, weight))
-        assert chosen[-1] == maximal_marginal_relevance(
-            query, candidates.astype(float).tolist(), weight, 10
-        )
+        vectors = candidates.astype(float).tolist()
+        assert chosen[-1] == maximal_marginal_relevance(query, vectors, weight, 10)
     assert weight != 0.5 or any(one != list(range(10)) for one in chosen)
 
 
@@ -212,31 +212,32 @@ def test_every_mmr_pick_is_the_best_one_left_and_the_earlier_of_equals(seed, k, 
     left = dense.search(["0"], fetch_k)[0]
     hits = MMR(dense, fetch_k=fetch_k, lambda_mult=weight).search(["0"], k)[0]
     assert len(hits) == min(k, len(left))
-    for n, pick in enumerate(hits):
-        picked = [rows[hit.chunk.id] for hit in hits[:n]]
-        values = {
-            hit.chunk.id: weight * hit.score
-            - (1 - weight) * max(rows[hit.chunk.id] @ p for p in picked)
-            if picked
-            else hit.score
-            for hit in left
-        }
-        assert values[pick.chunk.id] >= max(values.values()) - 1e-9
-        equals = [hit for hit in left if np.array_equal(rows[hit.chunk.id], rows[pick.chunk.id])]
+    picked = []
+
+    def gain(hit):
+        if not picked:
+            return hit.score
+        return weight * hit.score - (1 - weight) * max(rows[hit.chunk.id] @ row for row in picked)
+
+    for pick in hits:
+        vector = rows[pick.chunk.id]
+        equals = [hit for hit in left if np.array_equal(rows[hit.chunk.id], vector)]
         assert pick.chunk == equals[0].chunk
+        assert gain(equals[0]) >= max(map(gain, left)) - 1e-9
         left = [hit for hit in left if hit.chunk != pick.chunk]
+        picked.append(vector)
 
 
 def test_mmr_by_hand():
     vectors = {"q": [1.0, 0.0], "a": [1.0, 0.2], "a2": [1.0, 0.21], "b": [1.0, -0.8]}
     dense = Dense(chunks_of("a", "a2", "b"), Fixed(**vectors))
-    assert ids(dense.search(["q"], 3)[0]) == ["c00000", "c00001", "c00002"]
+    assert ids_of(dense, "q", 3) == ["c00000", "c00001", "c00002"]
     hits = MMR(dense).search(["q"], 3)[0]
     assert ids(hits) == ["c00000", "c00002", "c00001"]
     assert [h.rank for h in hits] == [1, 2, 3]
     assert hits[1].score == pytest.approx(1 / math.sqrt(1.64))
-    assert ids(MMR(dense, fetch_k=2).search(["q"], 3)[0]) == ["c00000", "c00001"]
-    assert ids(MMR(dense, lambda_mult=1).search(["q"], 2)[0]) == ["c00000", "c00001"]
+    assert ids_of(MMR(dense, fetch_k=2), "q", 3) == ["c00000", "c00001"]
+    assert ids_of(MMR(dense, lambda_mult=1), "q", 2) == ["c00000", "c00001"]
 
 
 def test_settings_name_the_model_and_every_parameter():
@@ -250,12 +251,13 @@ def test_settings_name_the_model_and_every_parameter():
 @pytest.mark.data
 def test_recorded_minilm_rankings_agree_on_the_first_places(recorded, minilm):
     paragraphs = hotpot_chunks(recorded)
-    rows = recorded("hotpotqa/first500_dense_minilm_results.csv.gz")
-    rows = [r for r in rows if r["setting"] == "per_question" and r["example_id"] in paragraphs]
-    agree = []
-    for row in rows[:12]:
-        titles = ids(Dense(paragraphs[row["example_id"]], minilm).search([row["question"]], 10)[0])
-        agree.append(titles == row["retrieved_titles"].split(" | "))
+    rows = pd.DataFrame(recorded("hotpotqa/first500_dense_minilm_results.csv.gz"))
+    rows = rows[(rows["setting"] == "per_question") & rows["example_id"].isin(paragraphs)][:12]
+    agree = [
+        ids_of(Dense(paragraphs[row.example_id], minilm), row.question, 10)
+        == row.retrieved_titles.split(" | ")
+        for row in rows.itertuples()
+    ]
     assert np.mean(agree) > 0.9
 
 

@@ -10,7 +10,7 @@ from fake_ollama import FakeOllama
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
-from retrieval_parts import ids
+from retrieval_parts import ids, ids_of
 
 from ragbench.embedding import make_embedder
 from ragbench.errors import ConfigError, DataError, ModelError
@@ -45,16 +45,10 @@ class Listed(Retriever):
 
     def _search(self, queries, k):
         self.asked.append((queries, k))
-        found = []
-        for q in queries:
-            names = self.table[q][:k]
-            found.append(
-                [
-                    Hit(Chunk(n, self.texts.get(n, n * 3), f"doc-{n}"), 1 / r, r)
-                    for r, n in enumerate(names, 1)
-                ]
-            )
-        return found
+        return [[self.hit(*place) for place in enumerate(self.table[q][:k], 1)] for q in queries]
+
+    def hit(self, rank, name):
+        return Hit(Chunk(name, self.texts.get(name, name * 3), f"doc-{name}"), 1 / rank, rank)
 
     def settings(self):
         return {"retriever": "Listed"}
@@ -90,7 +84,7 @@ def test_reo_reorders_hits_and_numbers_them_anew():
     assert ids(hits) == list("bdfhjigeca")
     assert [hit.rank for hit in hits] == list(range(1, 11))
     assert hits[-1].score == 1.0  # the best chunk, last
-    assert ids(LongContextReorder(inner).search(["q"], 3)[0]) == ["a", "c", "b"]
+    assert ids_of(LongContextReorder(inner), "q", 3) == ["a", "c", "b"]
 
 
 @pytest.mark.parametrize(
@@ -120,9 +114,8 @@ def test_budget_counts_with_the_embedded_tokenizer_by_default(minilm):
         "Unbelievable! It works.", "A second text, rather longer than the first one.", "Third."
     )
     for budget in (3, 9, 14):
-        text = " ".join(
-            h.chunk.text for h in LongContextReorder(inner, budget=budget).search(["q"], 3)[0]
-        )
+        hits = LongContextReorder(inner, budget=budget).search(["q"], 3)[0]
+        text = " ".join(hit.chunk.text for hit in hits)
         assert joined_cutoffs([text], [budget])[0] == len(text)  # nothing is left to cut
     assert LongContextReorder(inner, budget=3).settings()["tokenizer"] == "default"
 
@@ -135,14 +128,8 @@ def test_multiquery_joins_hits_in_order_of_first_appearance():
     assert [hit.rank for hit in hits] == [1, 2, 3, 4, 5, 6]
     assert [hit.score for hit in hits] == [1, 1 / 2, 1 / 3, 1 / 4, 1 / 2, 1 / 4]
     assert inner.asked == [(["one", "two"], 4)]  # the original is not among them
-    assert ids(retriever.search(["q"], 2)[0]) == ["a", "b"]
-    assert ids(MultiQuery(inner, lambda q: ["one", "two"]).search(["q"], 10)[0]) == [
-        "a",
-        "b",
-        "c",
-        "d",
-        "e",
-    ]
+    assert ids_of(retriever, "q", 2) == ["a", "b"]
+    assert ids_of(MultiQuery(inner, lambda q: ["one", "two"]), "q", 10) == list("abcde")
 
 
 def test_multiquery_searches_for_all_queries_at_once_and_drops_repeats():
@@ -168,7 +155,7 @@ def test_llm_decomposer_asks_the_model_once_per_question_and_reads_lines(tmp_pat
         decompose = llm_decomposer(model, cassette=tmp_path / "tape.sqlite", progress=False)
         retriever = MultiQuery(bm25(), decompose, k_each=1)
         assert retriever.queries(["Who?", "Where?"]) == [["red dog?", "blue dog"]] * 2
-        assert ids(retriever.search(["Who?"], 5)[0]) == ["c1", "c2"]
+        assert ids_of(retriever, "Who?", 5) == ["c1", "c2"]
         assert len(fake.calls) == 2  # the third came from the cassette
         assert decompose("Who?") == ["red dog?", "blue dog"]
         llm_decomposer(model, "perspectives", progress=False)("Who?")
@@ -208,31 +195,27 @@ def test_replies_are_read_line_by_line(text, queries):
 
 
 def test_hybrid_by_hand():
-    one = Listed(table={"q": ["a", "b", "c"]})
-    two = Listed(table={"q": ["c", "a", "d"]})
-    hits = Hybrid([one, two]).search(["q"], 10)[0]
+    over = [Listed(table={"q": list(names)}) for names in ("abc", "cad")]
+    hits = Hybrid(over).search(["q"], 10)[0]
     assert ids(hits) == ["a", "c", "b", "d"]
-    assert [h.score for h in hits] == pytest.approx(
-        [1 / 61 + 1 / 62, 1 / 63 + 1 / 61, 1 / 62, 1 / 63]
-    )
+    fused = [1 / 61 + 1 / 62, 1 / 63 + 1 / 61, 1 / 62, 1 / 63]
+    assert [h.score for h in hits] == pytest.approx(fused)
     assert [h.rank for h in hits] == [1, 2, 3, 4]
-    first = Hybrid([one, two], constant=0).search(["q"], 2)[0]
-    assert [(h.chunk.id, h.score) for h in first] == [
-        ("a", pytest.approx(1.5)),
-        ("c", pytest.approx(4 / 3)),
-    ]
+    first = Hybrid(over, constant=0).search(["q"], 2)[0]
+    assert ids(first) == ["a", "c"]
+    assert [h.score for h in first] == pytest.approx([1.5, 4 / 3])
 
 
 def test_hybrid_ties_fall_by_id_and_depth_limits_what_is_fused():
     one = Listed(table={"q": ["z", "a"]})
     two = Listed(table={"q": ["a", "z"]})
-    assert ids(Hybrid([one, two]).search(["q"], 2)[0]) == ["a", "z"]
-    assert ids(Hybrid([two, one]).search(["q"], 2)[0]) == ["a", "z"]
+    assert ids_of(Hybrid([one, two]), "q", 2) == ["a", "z"]
+    assert ids_of(Hybrid([two, one]), "q", 2) == ["a", "z"]
     assert one.asked[-1][1] == 100
-    assert ids(Hybrid([one], depth=1).search(["q"], 1)[0]) == ["z"]
+    assert ids_of(Hybrid([one], depth=1), "q", 1) == ["z"]
     assert one.asked[-1][1] == 1
     # at least k are asked for
-    assert ids(Hybrid([one], depth=1).search(["q"], 2)[0]) == ["z", "a"]
+    assert ids_of(Hybrid([one], depth=1), "q", 2) == ["z", "a"]
 
 
 def test_hybrid_refuses_one_id_for_two_texts():
@@ -259,14 +242,9 @@ def test_every_retriever_is_a_langchain_retriever(build):
     documents = retriever.invoke("red dog")
     assert [d.page_content for d in documents] == [h.chunk.text for h in hits]
     first = hits[0].chunk
-    about = {
-        "title": first.title,
-        "doc_id": first.doc_id,
-        "chunk_id": first.id,
-        "score": hits[0].score,
-        "rank": 1,
-    }
-    assert (documents[0].id, documents[0].metadata) == (first.id, about)
+    metadata = {"title": first.title, "doc_id": first.doc_id, "chunk_id": first.id}
+    metadata |= {"score": hits[0].score, "rank": 1}
+    assert (documents[0].id, documents[0].metadata) == (first.id, metadata)
     assert len(retriever.invoke("red dog", k=1)) == 1
     assert (retriever | RunnableLambda(len)).invoke("red dog") == len(documents)
     assert asyncio.run(retriever.ainvoke("red dog")) == documents
@@ -317,35 +295,32 @@ def test_a_vector_store_of_langchain_ranks_as_our_dense_retriever_does():
     store.add_documents(to_langchain(CHUNKS))
     theirs = FromLangChain(store.as_retriever(), CHUNKS, label="in memory, MiniLM")
     queries = ["a fox", "cats and dogs", "red bird"]
-    ours = Dense(CHUNKS, make_embedder()).search(queries, 4)
-    assert [[hit.chunk for hit in hits] for hits in theirs.search(queries, 4)] == [
-        [h.chunk for h in o] for o in ours
-    ]
+    ours = Dense(CHUNKS, make_embedder())
+    found = theirs.search(queries, 4)
+    assert [*map(ids, found)] == [*map(ids, ours.search(queries, 4))]
+    assert all(hit.chunk in CHUNKS for hits in found for hit in hits)
     # a store alone gives four
-    assert [len(theirs.search(["a fox"], k)[0]) for k in (1, 4, 6, 9)] == [1, 4, 6, 6]
-    assert [len(FromLangChain(bm25(), CHUNKS, "BM25").search(["red"], k)[0]) for k in (1, 3)] == [
-        1,
-        3,
-    ]
+    assert [len(ids_of(theirs, "a fox", k)) for k in (1, 4, 6, 9)] == [1, 4, 6, 6]
+    other = FromLangChain(bm25(), CHUNKS, "BM25")
+    assert [len(ids_of(other, "red", k)) for k in (1, 3)] == [1, 3]
     assert [hit.score for hit in theirs.search(["a fox"], 3)[0]] == [1, 1 / 2, 1 / 3]
-    assert theirs.invoke("a fox")[0].metadata["chunk_id"] == ours[0][0].chunk.id
+    assert theirs.invoke("a fox")[0].metadata["chunk_id"] == ids_of(ours, "a fox", 1)[0]
 
 
 def test_documents_of_langchain_are_found_again_by_id_then_by_text_each_once():
+    def over(*documents, chunks=CHUNKS):
+        return FromLangChain(answering(*documents), chunks, label="x")
+
     by_id = Document("cut", metadata={"chunk_id": "c2"})
     by_text = Document("red dog", id="own")
-    found = FromLangChain(
-        answering(by_id, by_text, by_id, Document("", id="c5")), CHUNKS, label="x"
-    )
-    assert [hit.chunk.id for hit in found.search(["?"], 9)[0]] == ["c2", "c1", "c5"]
+    found = over(by_id, by_text, by_id, Document("", id="c5"))
+    assert ids_of(found, "?", 9) == ["c2", "c1", "c5"]
     assert [hit.rank for hit in found.search(["?"], 2)[0]] == [1, 2]
-    assert FromLangChain(answering(), CHUNKS, label="x").search(["?"], 3) == [[]]
+    assert over().search(["?"], 3) == [[]]
     twins = [Chunk(name, "same", "d") for name in ("b", "a")]
-    assert ids(
-        FromLangChain(answering(Document("same")), twins, label="x").search(["?"], 9)[0]
-    ) == ["a"]
+    assert ids_of(over(Document("same"), chunks=twins), "?", 9) == ["a"]
     with refused(DataError, "x found a text that is none of the chunks: 'pink pig'"):
-        FromLangChain(answering(Document("pink pig")), CHUNKS, label="x").search(["?"], 3)
+        over(Document("pink pig")).search(["?"], 3)
 
 
 def test_the_label_of_a_langchain_retriever_makes_the_rows_its_own():
@@ -365,16 +340,11 @@ def test_a_fact_of_the_title_alone_is_found_where_titles_are_searched(name, mini
     models = {} if name == "BM25" else {"embedder": minilm}
     if name == "MLQ":
         models["decompose"] = lambda question: [question]
-    without, titled = (
-        make_retriever(name, chunks, title=title, **models) for title in (False, True)
-    )
+    without = make_retriever(name, chunks, **models)
+    titled = make_retriever(name, chunks, title=True, **models)
     # as it was given, without the title
     assert titled.search(["Stump Mill"], 1)[0][0].chunk is chunks[1]
-    assert [hit.chunk.id for hits in without.search(["Stump Mill"], 1) for hit in hits] in (
-        ["a"],
-        [],
-    )
-    said = [
-        json.dumps(retriever.settings()).count('"title": true') for retriever in (without, titled)
-    ]
-    assert said == [0, 2 if name == "Hybrid" else 1]
+    assert ids_of(without, "Stump Mill", 1) in (["a"], [])
+    assert '"title": true' not in json.dumps(without.settings())
+    said = json.dumps(titled.settings()).count('"title": true')
+    assert said == (2 if name == "Hybrid" else 1)
