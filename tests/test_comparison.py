@@ -167,3 +167,12 @@ def test_questions_that_share_a_document_belong_together_also_through_others():
 def test_one_system_is_said_before_anything_else():
     with pytest.raises(DataError, match="fewer than two systems"):
         comparison.compare_scores(pd.DataFrame({"question_id": ["1"], "x": [1.0]}))
+
+
+def test_a_table_that_was_read_from_a_file_names_its_numbers():
+    table = pd.DataFrame({"system": ["a", "b"] * 9, "question_id": np.repeat(range(9), 2)})
+    table["exact_match"] = np.tile([1.0, 0.0, 0.0], 6)
+    with pytest.raises(ConfigError, match="no columns to compare"):
+        comparison.compare_scores(table)
+    one = comparison.compare_scores(table, "exact_match")
+    pd.testing.assert_frame_equal(one, comparison.compare_scores(table, ["exact_match"]))

@@ -42,14 +42,15 @@ MATCHES: Mapping[str, tuple[str, bool]] = {
 }
 
 
-def ir_score(parts: Sequence[str], text: str, match: _Match = "substring") -> float:
+def ir_score(parts: Sequence[str], text: str | Sequence[str], match: _Match = "substring") -> float:
     """Mean share of each supporting fact found in a text, in [0, 1]; NaN without facts or with an
     empty fact.
 
     Parameters
     ----------
     parts : the supporting facts p_1..p_n.
-    text : the retrieved text, already cut (see `ragbench.text.tokens.truncate`).
+    text : the retrieved text, already cut (see `ragbench.text.tokens.truncate`), or chunks, which
+        are joined with one space.
     match : of `MATCHES`. "substring"; "subsequence" (as Eq 2.2 is worded); "exact" (as published:
         no character is changed) or "exact_subsequence".
 
@@ -58,6 +59,8 @@ def ir_score(parts: Sequence[str], text: str, match: _Match = "substring") -> fl
     >>> ir_score(["abcd", "xyz"], "..abc..xyz")
     0.875
     """
+    if not isinstance(text, str):
+        text = " ".join(as_list(text, "text"))
     return float(np.mean(part_scores(parts, text, match))) if len(parts) else np.nan
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from ragbench.errors import ConfigError
 from ragbench.records import Chunk, Hit, as_id
-from ragbench.stats.inputs import as_list, same_length
+from ragbench.stats.inputs import as_list, same_length, several
 
 MEASURES = ("nDCG@10", "AP", "RR", "R@10", "P@10")
 Ranking = Sequence[Hit | Chunk | str]
@@ -25,7 +25,7 @@ Relevant = Collection[str] | Mapping[str, int]
 def rank_table(
     retrieved: Sequence[Ranking],
     relevant: Sequence[Relevant],
-    measures: Sequence[str] = MEASURES,
+    measures: str | Sequence[str] = MEASURES,
 ) -> pd.DataFrame:
     """Score the rankings of questions: a row per question, a column per measure; NaN when nothing
     is relevant.
@@ -42,7 +42,7 @@ def rank_table(
     0  0.5  0.5
     """
     same_length(retrieved=retrieved, relevant=relevant)
-    parsed = {name: _parse(name) for name in measures}
+    parsed = {name: _parse(name) for name in several(measures)}
     rankings: dict[str, dict[str, float]] = {}  # question -> document -> minus its rank
     gains: dict[str, dict[str, int]] = {}  # question -> document -> gain
     for question, (ranking, wanted) in enumerate(zip(retrieved, relevant, strict=True)):

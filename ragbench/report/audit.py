@@ -317,6 +317,12 @@ def audit(
         rows = load_rows(run) if is_name else run
     if rows.empty:
         raise DataError("the run has no rows", "at least one", "run the experiment first")
+    if not {*AXIS_COLUMNS} <= {*rows}:
+        raise DataError(
+            f"a table with the columns {', '.join(map(str, rows))}",
+            "the name of a run, or its rows",
+            "take ragbench.report.audit.audit_rows(table, scores), for any table",
+        )
     planned = len(rows)
     if is_name:
         planned = max(planned, load_manifest(run)["runs"][-1]["rows"])

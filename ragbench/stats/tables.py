@@ -152,7 +152,7 @@ def means(
 def _interval_table(intervals: Mapping[tuple, Interval], names: Sequence[str]) -> pd.DataFrame:
     """Return a row per interval, with columns for the parts of its key; its kinds in ``attrs``."""
     keys = pd.DataFrame(list(intervals), columns=names)
-    numbers = pd.DataFrame(intervals.values())
+    numbers = pd.DataFrame(intervals.values(), columns=[*_INTERVAL, "method"])
     table = keys.join(numbers[[*_INTERVAL]].rename(columns=_INTERVAL))
     table.attrs["intervals"] = sorted(set(numbers["method"]) - {""})
     return table
@@ -253,7 +253,7 @@ def compare(
 
 def compare_scores(
     table: pd.DataFrame,
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     pairs: Sequence[tuple[str, str]] | None = None,
     *,
     cluster: str | None = KNOWN,
@@ -264,7 +264,8 @@ def compare_scores(
     Parameters
     ----------
     table : from `ragbench.score`, or any with question_id, system, and a column per number.
-    columns : numbers to compare; None: all of ``score``. Choose few, and before you look.
+    columns : numbers to compare; None: all of a table that `ragbench.score` returned. Choose few,
+        and before you look.
     pairs : two names of systems each; None: every two.
     cluster : which questions stand or fall together, and are resampled and flipped together.
         Default: what the columns of the table say (see `known_clusters`); or a column such as
@@ -280,7 +281,13 @@ def compare_scores(
     twice, or when there is nothing to compare.
     """
     _check_systems(table, pairs)
-    measures = list(columns or table.attrs["numbers"])
+    measures = several(columns or table.attrs.get("numbers", ()))
+    if not measures:
+        raise ConfigError(
+            "no columns to compare: a file keeps no list of a table's numbers",
+            "names of columns",
+            "write for instance columns=['exact_match']",
+        )
     scores_of_all = _paired_scores(table, "system", measures, pairs)
     questions = table["question_id"].unique()
     scores = {}

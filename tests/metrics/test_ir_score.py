@@ -351,3 +351,9 @@ def test_one_missing_letter_of_long_facts_costs_the_score_of_one():
     facts = ["a" * 3000, "b" * 3000, "c" * 3000]
     whole = " ".join(facts)
     assert ir_score(facts, whole) == 1 > ir_score(facts, whole[:-1])
+
+
+def test_chunks_are_joined_with_one_space_as_the_curves_are():
+    assert ir_score(["ab cd"], ["x ab", "cd y"]) == ir_score(["ab cd"], "x ab cd y") == 1.0
+    with pytest.raises(DataError, match="text is NoneType"):
+        ir_score(["ab"], None)

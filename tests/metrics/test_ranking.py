@@ -162,3 +162,7 @@ test_bad_input_is_named = refusals(
 )
 def test_a_number_as_an_id_is_one_id_however_it_is_written(found, wanted):
     assert rank_scores(found, wanted, ["RR"]) == {"RR": 0.5}
+
+
+def test_one_measure_may_be_named_alone():
+    assert rank_table([["a"]], [["a"]], "RR")["RR"].tolist() == [1.0]

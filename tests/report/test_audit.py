@@ -339,3 +339,8 @@ def test_whatever_the_unscored_rows_were_the_mean_lies_in_the_range(values, trut
     assert worst - 1e-9 <= whole <= best + 1e-9
     assert best - worst == pytest.approx(missing / len(values))
     assert mean == pytest.approx(scores.mean(), nan_ok=True)
+
+
+def test_a_table_that_is_not_of_a_run_is_sent_to_audit_rows():
+    with pytest.raises(DataError, match=r"the columns system, f1(?s:.)*audit_rows"):
+        audit(pd.DataFrame({"system": ["a"], "f1": [1.0]}))

@@ -694,3 +694,14 @@ def test_what_public_functions_return_has_a_public_class():
     ]
     assert len(returned) > 20
     assert not [kind for kind in returned if "_" in kind]
+
+
+def test_no_rows_have_no_means():
+    rows = pd.DataFrame({"system": [], "x": []})
+    assert stats.means(rows, ["system"], "x").columns.tolist()[:4] == [
+        "system",
+        "mean",
+        "low",
+        "high",
+    ]
+    assert stats.means(rows, ["system"], "x").empty
