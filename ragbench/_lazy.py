@@ -38,15 +38,20 @@ def lazy(
         except ModuleNotFoundError as error:
             if error.name != module_name:
                 raise
-        import difflib
-
-        message = f"module {package!r} has no attribute {name!r}"
-        close = difflib.get_close_matches(name, all_names, n=1)
-        if close:
-            message += f"; did you mean {close[0]!r}?"
-        raise AttributeError(message)
+        raise _missing(package, name, all_names)
 
     return load, lambda: all_names
+
+
+def _missing(package: str, name: str, names: Iterable[str]) -> AttributeError:
+    """Build the error of a name that a package has not, with the one that may be meant."""
+    import difflib
+
+    message = f"module {package!r} has no attribute {name!r}"
+    close = difflib.get_close_matches(name, names, n=1)
+    if close:
+        message += f"; did you mean {close[0]!r}?"
+    return AttributeError(message)
 
 
 def public_names(namespace: Mapping[str, Any]) -> Callable[[], list[str]]:

@@ -145,8 +145,8 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
         results = map(RagResult.of, table["claim_labels"].dropna())
         whole = [result for result in results if not result.missing()]
         files["claim_labels.json"] = RagResults(tuple(whole)).to_dict()
-        if len(whole) < len(table):
-            left = len(table) - len(whole)
+        left = len(table) - len(whole)
+        if left:
             notes.append(
                 f"claim_labels.json lacks {left} answers whose labels are missing or unread"
             )
