@@ -27,7 +27,6 @@ from ragbench.llm import Cassette
 from ragbench.llm.cassette import Keys
 from ragbench.llm.endpoints import Endpoint
 from ragbench.llm.reply import Usage
-from ragbench.llm.structured import as_messages
 from ragbench.metrics.nuggets import SUPPORT
 from ragbench.paths import packaged_data, shared_data
 from ragbench.prompts import fill_prompt, load_prompt
@@ -143,7 +142,7 @@ def ship_exam(labels):
             asked, *about = request["key"]
             if asked != "exam":
                 continue
-            messages = as_messages(request["prompt"])
+            messages = [{"role": "user", "content": request["prompt"]}]
             text = f"{request['opening']}{SCALE[grades[tuple(about)]]}\n}}"
             reply = {"ok": True, "text": text, "raw": text, "finish": "stop", "seconds": 0.0}
             reply |= {"repairs": 0, "attempts": 1, "form": "json_schema", "error": None}

@@ -20,7 +20,7 @@ from ragbench.llm.endpoints import Endpoint, Received
 from ragbench.llm.failures import HOST_FAILURES, TRANSIENT, CallError
 from ragbench.llm.models import BOUNDS
 from ragbench.llm.reply import CUT_SHORT, FINISHED, Reply, Usage
-from ragbench.llm.structured import as_messages, read_reply, without_thinking
+from ragbench.llm.structured import read_reply, without_thinking
 from ragbench.llm.wire import estimate_tokens
 
 log = logging.getLogger("ragbench.llm")
@@ -168,8 +168,34 @@ def _tasks(prompts: Any, schema: Any, ids: Any) -> list[_Task]:
     for prompt, form, name in zip(prompts, schemas, ids, strict=True):
         if form is not None:
             _check_schema(form)
-        tasks.append(_Task(str(name), as_messages(prompt), form))
+        tasks.append(_Task(str(name), _as_messages(prompt), form))
     return tasks
+
+
+def _as_messages(prompt: Any) -> list[dict]:
+    """Turn one prompt into a list of ``{"role": ..., "content": ...}``.
+
+    Parameters
+    ----------
+    prompt : str, a LangChain prompt value, a LangChain message, a dict with role and content, or a
+        list of messages (LangChain's, dicts, or (role, text) pairs). Further fields of a message
+        (tool calls ...) are kept.
+    """
+    if isinstance(prompt, str):
+        return [{"role": "user", "content": prompt}]
+    from langchain_core.messages import convert_to_messages, convert_to_openai_messages
+    from langchain_core.prompt_values import PromptValue
+
+    if not isinstance(prompt, Sequence | PromptValue):
+        prompt = [prompt]
+    try:
+        return convert_to_openai_messages(convert_to_messages(prompt))
+    except (ValueError, NotImplementedError, TypeError):
+        raise ConfigError(
+            f"a prompt of type {type(prompt[0]).__name__}",
+            "str, or a list of messages (LangChain's, {'role', 'content'} or (role, text))",
+            "turn it into one of these",
+        ) from None
 
 
 def _check_schema(schema: Any) -> None:

@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal
-
-from ragbench.errors import ConfigError
 
 # Where a draft begins and ends: most models; Mistral; the channels of harmony (gpt-oss).
 _BEGIN = re.compile(
@@ -30,32 +27,6 @@ _DRAFT = re.compile(
 # For lists without a number of their own: small models fill an open list until they run out of
 # tokens.
 MOST_ITEMS = 50
-
-
-def as_messages(prompt: Any) -> list[dict]:
-    """Turn one prompt into a list of ``{"role": ..., "content": ...}``.
-
-    Parameters
-    ----------
-    prompt : str, a LangChain prompt value, a LangChain message, a dict with role and content, or a
-        list of messages (LangChain's, dicts, or (role, text) pairs). Further fields of a message
-        (tool calls ...) are kept.
-    """
-    if isinstance(prompt, str):
-        return [{"role": "user", "content": prompt}]
-    from langchain_core.messages import convert_to_messages, convert_to_openai_messages
-    from langchain_core.prompt_values import PromptValue
-
-    if not isinstance(prompt, Sequence | PromptValue):
-        prompt = [prompt]
-    try:
-        return convert_to_openai_messages(convert_to_messages(prompt))
-    except (ValueError, NotImplementedError, TypeError):
-        raise ConfigError(
-            f"a prompt of type {type(prompt[0]).__name__}",
-            "str, or a list of messages (LangChain's, {'role', 'content'} or (role, text))",
-            "turn it into one of these",
-        ) from None
 
 
 def without_thinking(text: str) -> str | None:
