@@ -406,6 +406,18 @@ def test_methods_name_nothing_twice_and_objects_that_answer_and_grade_by_their_n
     assert "[@elyagouby2024], by double" in told
 
 
+def test_methods_list_several_of_everything_as_a_sentence_does(tmp_path, undrawn):
+    data = {"one": people(2), "two": people(3)}
+    people_of = {
+        "generator": {"x": Copier(), "y": Copier()},
+        "judge": {"j": JudgeDouble(), "k": JudgeDouble()},
+    }
+    cuts = {"chunker": {"whole": whole, "again": whole}, "retriever": {"a": Named, "b": Named}}
+    told = methods_of(run_and_export(tmp_path, data=data, **people_of, **cuts).folder)
+    assert not re.search(r"\s[;,.:)]", told)
+    assert told.count("; two/again (") == 1
+
+
 def test_a_run_of_retrieval_alone_has_no_tables_of_answers(tmp_path):
     made = run_and_export(tmp_path, 3, generator=None, judge=None)
     assert stems_of(made, "tables") == {"overview", "worst", "audit"}
