@@ -215,7 +215,7 @@ def test_a_question_that_was_asked_before_is_rejected_and_the_first_stays(script
     assert reasons(writer) == [("finance-01 summary", "the question was asked before")]
 
 
-def test_a_document_that_lost_nothing_has_no_unanswerable_question(script, writer):
+def test_a_document_that_lost_nothing_has_no_unanswerable_question(writer):
     whole = replace(DOCUMENTS[0], lost=())
     assert datagen.ask_questions(writer, [whole], ["unanswerable"]) == []
     assert reasons(writer) == [("finance-01 unanswerable", "the document lost no fact")]

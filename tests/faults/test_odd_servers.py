@@ -66,17 +66,16 @@ MODELS = {"ollama": "ollama:llama3:8b", "openai": "openai:made"}
 SHAPES = {"openai": CHAT, "ollama": LINE}
 
 
-def mocked(handle, spec="openai:made", **options):
+def mocked(handle, spec="openai:made"):
     """A model whose server is a function of the request."""
     wire = Transport(httpx.MockTransport(handle))
     if spec.startswith("ollama"):
-        options["client_kwargs"] = {"transport": wire}
-        return chat_model(spec, host="http://made.example", **options)
-    options["http_client"] = httpx.Client(transport=wire)
-    return chat_model(spec, host="http://made.example/v1", **options)
+        return chat_model(spec, host="http://made.example", client_kwargs={"transport": wire})
+    client = httpx.Client(transport=wire)
+    return chat_model(spec, host="http://made.example/v1", http_client=client)
 
 
-def served(provider, reply, kind="json"):
+def served(provider, reply):
     """A model whose server gives ``reply(prompt)`` as the body of every chat."""
 
     def handle(request):
@@ -88,7 +87,7 @@ def served(provider, reply, kind="json"):
             return httpx.Response(404)
         body = reply(json.loads(request.content)["messages"][-1]["content"])
         content = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
-        return httpx.Response(200, content=content, headers={"content-type": f"text/{kind}"})
+        return httpx.Response(200, content=content, headers={"content-type": "text/json"})
 
     return mocked(handle, MODELS[provider])
 

@@ -70,8 +70,8 @@ def lines(folder):
     return path.read_text().count("\n") if path.exists() else 0
 
 
-def until(condition, seconds=300):
-    end = time.monotonic() + seconds
+def until(condition):
+    end = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.01)

@@ -10,7 +10,7 @@ from experiment_parts import JudgeDouble
 from fake_ollama import FakeOllama
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.grades import _grading_prompts, grade, grade_shares, group_answers
+from ragbench.labelling.grades import grade, grade_shares, group_answers
 from ragbench.papers.thesis import steps
 from ragbench.prompts import prompt_scale
 from ragbench.records import GRADES, Answer, Question
@@ -100,7 +100,9 @@ def test_an_empty_cell_of_a_table_is_no_budget_and_no_system():
 
 def test_the_prompt_holds_question_true_answer_facts_and_every_answer_on_its_own_line():
     answers = [Answer("b1", "one\n2. two", "g"), Answer("b1", "", "g")]
-    (text,) = _grading_prompts(ALL, answers, 2).values()
+    with FakeOllama() as fake:
+        grade(fake.model(), ALL, answers, per_prompt=2, order=None, progress=False)
+    (text,) = [call.prompt for call in fake.calls]
     facts = (BRIDGE.text, "True answer: Åkerby", "- Nordal lamp: The Nordal lamp was")
     for part in (*facts, "\n1. one 2. two\n2. (empty)\n"):
         assert part in text
@@ -168,11 +170,11 @@ FRAME = pd.DataFrame({"question": ["Who?"], "answer": ["Ann"]})
 ASKED = [Question("1", "Who?", "Ann")]
 test_answers_and_orders_that_cannot_work_are_named = refusals(
     (
-        lambda: _grading_prompts(ALL, [Answer("b1", "", "g"), Answer("zz", "", "g")], 1),
+        lambda: grade("ollama:x", ALL, [Answer("b1", "", "g"), Answer("zz", "", "g")]),
         DataError,
         "answer 1 belongs to question 'zz'",
     ),
-    (lambda: _grading_prompts((BRIDGE, BRIDGE), grid(), 1), "one question per id"),
+    (lambda: grade("ollama:x", (BRIDGE, BRIDGE), grid()), "one question per id"),
     *((lambda n=n: group_answers(grid(), n), f"per_prompt={n!r}") for n in (0, -1, "all", 2.5)),
     # A column of a table where records are wanted.
     (

@@ -334,8 +334,8 @@ def test_answers_become_items_without_their_generator():
         people.grade_items([question], [Answer("q9", "x", "m")])
 
 
-def tool(tmp_path, n=3, kind="grade", items=None, **options):
-    return LabellingTool(items or grade_items(n), kind, "ana", tmp_path / "l.csv", **options)
+def tool(tmp_path, n=3, kind="grade", items=None):
+    return LabellingTool(items or grade_items(n), kind, "ana", tmp_path / "l.csv")
 
 
 def button(form, name):

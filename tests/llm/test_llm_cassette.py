@@ -452,7 +452,7 @@ def test_three_processes_share_a_cassette_ask_each_prompt_once_and_agree(fake, p
     assert (len(cassette), cassette.verify()) == (120, [])
 
 
-def test_what_a_killed_process_was_asking_is_asked_again_after_a_while(fake, path, monkeypatch):
+def test_what_a_killed_process_was_asking_is_asked_again_after_a_while(path, monkeypatch):
     monkeypatch.setattr("ragbench.llm.cassette.CLAIM_S", 0.5)
     killed = Cassette(path)
     key = Keys("ollama", "llama3:8b", DIGEST, {}).key([])

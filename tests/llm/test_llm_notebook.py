@@ -22,7 +22,7 @@ def kernel():
     manager.shutdown_kernel(now=True)
 
 
-def run(client, code, timeout=60):
+def run(client, code):
     """Run a cell; return (status, what it printed and returned)."""
     said = []
 
@@ -35,7 +35,7 @@ def run(client, code, timeout=60):
             or ""
         )
 
-    reply = client.execute_interactive(code, timeout=timeout, output_hook=listen)
+    reply = client.execute_interactive(code, timeout=60, output_hook=listen)
     return reply["content"], "\n".join(said)
 
 

@@ -38,10 +38,8 @@ def small(**options):
 
 
 def claims(count):
-    return [
-        f"Claim {n}: the bridge at mile {n} was built in 19{n:02}. Is it covered?"
-        for n in range(count)
-    ]
+    claim = "Claim {0}: the bridge at mile {0} was built in 19{0:02}. Is it covered?"
+    return [claim.format(n) for n in range(count)]
 
 
 def gone(pid):
@@ -51,8 +49,8 @@ def gone(pid):
     return not state or state.startswith("Z")
 
 
-def soon(condition, seconds=20.0):
-    until = time.monotonic() + seconds
+def soon(condition):
+    until = time.monotonic() + 20
     while not condition() and time.monotonic() < until:
         time.sleep(0.05)
     return condition()

@@ -65,7 +65,6 @@ def test_a_file_that_holds_no_prompt_is_named(tmp_path, content, message):
 
 
 test_a_wrong_name_or_field_is_named = refusals(
-    (lambda: load_prompt("multiquery_decompositon"), "did you mean 'multiquery_decomposition'"),
     (lambda: load_prompt("nowhere.txt"), DataError, "cannot read the prompt file"),
     (lambda: fill_prompt("Ask: {query}", question="why"), r"no field \{question\}"),
 )
