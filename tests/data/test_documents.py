@@ -14,6 +14,7 @@ from checks import refused
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_pdf import PdfPages
+from retrieval_parts import chunks_of, ids_of
 
 import ragbench as rb
 from ragbench.data import load_documents
@@ -35,25 +36,15 @@ def pdf(path, *pages):
 
 @pytest.mark.filterwarnings("ignore:.*no text on page")
 def test_pages_of_a_pdf_are_named_in_the_titles_of_their_chunks(tmp_path):
-    pdf(tmp_path / "report.pdf", "The mill burned down.", "", "The dam is 48 metres high.")
+    texts = ["The mill burned down.", "", "The dam is 48 metres high."]
+    pdf(tmp_path / "report.pdf", *texts)
     for source in (tmp_path, tmp_path / "report.pdf"):
         documents = load_documents(source)
-        assert [d.title for d in documents] == [
-            "report, page 1",
-            "report, page 2",
-            "report, page 3",
+        assert [(d.id, d.title, d.text.strip()) for d in documents] == [
+            (f"report.pdf#page-{n}", f"report, page {n}", text) for n, text in enumerate(texts, 1)
         ]
-        assert [d.id for d in documents] == [f"report.pdf#page-{n}" for n in (1, 2, 3)]
-        assert [d.text.strip() for d in documents] == [
-            "The mill burned down.",
-            "",
-            "The dam is 48 metres high.",
-        ]
-    chunks = rb.token_chunks(documents, size=50)
-    assert [(c.title, c.text) for c in chunks][-1] == (
-        "report, page 3",
-        "The dam is 48 metres high.",
-    )
+    last = rb.token_chunks(documents, size=50)[-1]
+    assert (last.title, last.text) == ("report, page 3", "The dam is 48 metres high.")
 
 
 def test_a_page_without_text_is_named_and_a_file_without_any_is_refused(tmp_path):
@@ -64,27 +55,20 @@ def test_a_page_without_text_is_named_and_a_file_without_any_is_refused(tmp_path
         load_documents(pdf(tmp_path / "scan.pdf", ""))
 
 
-def test_html_and_docx_give_their_parts_in_order_and_once(tmp_path):
+def test_html_and_docx_give_their_parts_in_order_and_once(tmp_path, put):
     import docx
 
-    (tmp_path / "a.html").write_text(HTML, encoding="utf-8")
+    put("a.html", HTML)
     letter = docx.Document()
     letter.add_heading("Dam")
     letter.add_paragraph("It is 48 metres high.")
     letter.add_table(1, 2).rows[0].cells[1].text = "stone"
     letter.save(str(tmp_path / "b.docx"))
-    (tmp_path / "c.txt").write_text("plain", encoding="utf-8")
-    documents = load_documents(tmp_path)
-    texts = [
-        "Mill\nIt burned down.\nIn 1902.\nIn spring.",
-        "Dam\nIt is 48 metres high.\n\tstone",
-        "plain",
-    ]
-    assert [d.text for d in documents] == texts
-    assert [(d.id, d.title) for d in documents] == [
-        ("a.html", "a"),
-        ("b.docx", "b"),
-        ("c.txt", "c"),
+    put("c.txt", "plain")
+    assert [(d.id, d.title, d.text) for d in load_documents(tmp_path)] == [
+        ("a.html", "a", "Mill\nIt burned down.\nIn 1902.\nIn spring."),
+        ("b.docx", "b", "Dam\nIt is 48 metres high.\n\tstone"),
+        ("c.txt", "c", "plain"),
     ]
 
 
@@ -156,9 +140,8 @@ def test_every_visible_word_of_an_html_page_is_read_once_and_in_order(tmp_path_f
     text = (
         "<html><head><title>no</title></head><body>" + "".join(part for part, _ in parts) + " end"
     )
-    assert html(tmp_path_factory.getbasetemp(), text).split() == [
-        word for _, each in parts for word in each
-    ] + ["end"]
+    words = [word for _, each in parts for word in each]
+    assert html(tmp_path_factory.getbasetemp(), text).split() == [*words, "end"]
 
 
 RUN = "<w:r><w:t xml:space='preserve'> {} </w:t></w:r>"
@@ -240,9 +223,8 @@ def test_every_visible_word_of_a_docx_is_read_once_and_in_order(tmp_path_factory
 def test_runs_of_a_docx_join_within_words_and_breaks_divide_them(tmp_path):
     runs = "<w:r><w:t>CO</w:t></w:r><w:r><w:t>2</w:t><w:br/><w:t>a</w:t><w:tab/><w:t>b</w:t><w:noBreakHyphen/></w:r>"
     body = f"<w:p>{runs}</w:p><w:p><w:r><w:t>end</w:t></w:r></w:p>"
-    assert (
-        load_documents(word_file(tmp_path / "a.docx", body))[0].text == "top\nCO2\na\tb-\nend\nfoot"
-    )
+    (document,) = load_documents(word_file(tmp_path / "a.docx", body))
+    assert document.text == "top\nCO2\na\tb-\nend\nfoot"
 
 
 BOMBS = {
@@ -263,33 +245,27 @@ def test_a_long_page_is_read(tmp_path):
     assert len(html(tmp_path, "<p>x" * 200_000)) == 399_999
 
 
-def test_a_loaded_folder_is_told_as_files_and_pages(tmp_path):
+def test_a_loaded_folder_is_told_as_files_and_pages(tmp_path, put):
     pdf(tmp_path / "report.pdf", "One.", "Two.")
-    (tmp_path / "a.txt").write_text("Three.")
-    (tmp_path / "q.jsonl").write_text('{"question": "q", "answer": "a"}\n')
+    put("a.txt", "Three.")
+    questions = put("q.jsonl", '{"question": "q", "answer": "a"}\n')
     with pytest.warns(UserWarning, match=r"2 files are read; skipped: 1 \.jsonl \(q\.jsonl\)"):
-        loaded = rb.data.load_questions(tmp_path / "q.jsonl", tmp_path)
+        loaded = rb.data.load_questions(questions, tmp_path)
     assert repr(loaded) == "Dataset('q', 1 questions, 2 files, 3 pages)"
     assert "2 files, 3 pages" in loaded._repr_html_()
 
 
-def test_a_word_divided_at_a_line_end_is_found_by_bm25_and_by_the_ir_score():
-    texts = [
-        "The qual-\nity of flour rose.",
-        "The soft qual\u00ad\nity.",
-        "Unlike oth-\ner mills.",
-        *["A wall."] * 3,
-    ]
-    chunks = [rb.Chunk(str(i), text, str(i)) for i, text in enumerate(texts)]
-    for variant in ("lucene", "terrier"):
-        found = rb.BM25(chunks, variant=variant).search(["quality"], 6)[0]
-        assert {hit.chunk.id for hit in found} == {"0", "1"}, variant
+@pytest.mark.parametrize("variant", ["lucene", "terrier"])
+def test_a_word_divided_at_a_line_end_is_found_by_bm25_and_by_the_ir_score(variant):
+    texts = ["The qual-\nity of flour rose.", "The soft qual\u00ad\nity.", "Unlike oth-\ner mills."]
+    bm25 = rb.BM25(chunks_of(*texts, *["A wall."] * 3), variant=variant)
+    assert sorted(ids_of(bm25, "quality", 6)) == ["c00000", "c00001"]
     assert rb.ir_score(["quality of flour"], texts[0]) == 1.0
 
 
 @pytest.mark.parametrize("name", ["bad.pdf", "bad.docx"])
-def test_damaged_files_and_a_missing_package_are_told(name, tmp_path, monkeypatch):
-    (tmp_path / name).write_bytes(b"%PDF no more")
+def test_damaged_files_and_a_missing_package_are_told(name, tmp_path, put, monkeypatch):
+    put(name, b"%PDF no more")
     with refused(DataError, rf"{name} cannot be read"):
         load_documents(tmp_path)
     monkeypatch.setitem(sys.modules, "pypdf", None)
@@ -298,45 +274,39 @@ def test_damaged_files_and_a_missing_package_are_told(name, tmp_path, monkeypatc
         load_documents(tmp_path)
 
 
-def test_all_bad_files_of_a_folder_are_told_at_once(tmp_path):
-    (tmp_path / "bad.pdf").write_bytes(b"%PDF no more")
-    (tmp_path / "fine.rst").write_text("Mill\n====")
-    (tmp_path / "latin.txt").write_bytes("Mühle".encode("latin-1"))
-    (tmp_path / "empty.txt").write_text("")
+def test_all_bad_files_of_a_folder_are_told_at_once(tmp_path, put):
+    put("bad.pdf", b"%PDF no more")
+    put("fine.rst", "Mill\n====")
+    put("latin.txt", "Mühle".encode("latin-1"))
+    put("empty.txt", "")
     with refused(DataError, r"2 of 4 are bad\n.*bad.pdf cannot(.|\n)*latin.txt, line 1: byte 0xfc"):
         load_documents(tmp_path)
 
 
-def test_files_without_text_are_left_out_of_a_folder_with_a_warning(tmp_path):
-    (tmp_path / "a.html").write_text(
-        "<html><head><meta http-equiv='refresh' content='0; b.html'></head></html>"
-    )
-    (tmp_path / "b.html").write_text(HTML)
-    (tmp_path / "c.txt").write_text(" \n")
-    with pytest.warns(
-        UserWarning,
-        match=r"2 of 3 files left out, without text: \S+a.html holds no text, \S+c.txt is",
-    ):
+def test_files_without_text_are_left_out_of_a_folder_with_a_warning(tmp_path, put):
+    put("a.html", "<html><head><meta http-equiv='refresh' content='0; b.html'></head></html>")
+    full = put("b.html", HTML)
+    put("c.txt", " \n")
+    left_out = r"of {} files left out, without text: \S+a.html holds no text, \S+c.txt is"
+    with pytest.warns(UserWarning, match="2 " + left_out.format(3)):
         assert [d.id for d in load_documents(tmp_path)] == ["b.html"]
-    (tmp_path / "b.html").unlink()
-    with refused(
-        DataError, r"2 of 2 files left out, without text: \S+a.html holds no text, \S+c.txt is"
-    ):
+    full.unlink()
+    with refused(DataError, "2 " + left_out.format(2)):
         load_documents(tmp_path)
 
 
-def test_of_many_skipped_files_the_first_five_are_named(tmp_path):
-    (tmp_path / "a.txt").write_text("Ely has a mill.")
+def test_of_many_skipped_files_the_first_five_are_named(tmp_path, put):
+    put("a.txt", "Ely has a mill.")
     for name in "bcdefgh":
-        (tmp_path / f"{name}.xyz").write_text("x")
+        put(f"{name}.xyz", "x")
     with pytest.warns(UserWarning, match=r"skipped: .*b\.xyz.*, f\.xyz, \.\.\."):
         load_documents(tmp_path)
 
 
-def test_a_text_of_html_may_be_longer_than_the_parser_reads_by_default(tmp_path):
-    path = tmp_path / "long.html"
+def test_a_text_of_html_may_be_longer_than_the_parser_reads_by_default(put):
     words = "word " * 2_200_000  # 11 MB; lxml stops at 10
-    path.write_text(f"<html><body><p>{words}</p><p>last</p></body></html>")
-    (document,) = load_documents(tmp_path)
+    (document,) = load_documents(
+        put("long.html", f"<html><body><p>{words}</p><p>last</p></body></html>")
+    )
     assert document.text.endswith("last")
     assert document.text.count("word") == 2_200_000

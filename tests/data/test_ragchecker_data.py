@@ -9,6 +9,7 @@ import math
 from collections import Counter
 
 import numpy as np
+import pandas as pd
 import pytest
 from checks import refused
 from hypothesis import given
@@ -40,13 +41,16 @@ RECORD = {
 
 
 def file(*records: dict, **rest) -> dict:
-    return {"results": [copy.deepcopy(record) for record in records]} | rest
+    return {"results": copy.deepcopy([*records])} | rest
 
 
 def test_fields_arrive_under_the_names_of_the_metrics():
-    result = read_ragchecker(file(RECORD)).results[0]
-    assert (result.id, result.question, result.reference, result.response) == tuple(
-        list(RECORD.values())[:4]
+    (result,) = read_ragchecker(file(RECORD)).results
+    assert (result.id, result.question, result.reference, result.response) == (
+        "q1",
+        "Which moon is largest?",
+        "Ganymede.",
+        "Titan, I think.",
     )
     assert result.chunks == (
         RetrievedText(text="Ganymede is a moon.", doc_id="a"),
@@ -59,10 +63,8 @@ def test_fields_arrive_under_the_names_of_the_metrics():
     assert result.response_in_chunks == (("Neutral", "Contradiction"), ("Neutral", "Entailment"))
     assert result.reference_in_chunks == (("Entailment", "Neutral"),)
     assert result.missing() == ()
-    assert [claim_text(claim) for claim in result.response_claims] == [
-        "Titan is largest",
-        "Titan is a moon.",
-    ]
+    shown = [claim_text(claim) for claim in result.response_claims]
+    assert shown == ["Titan is largest", "Titan is a moon."]
 
 
 OPTIONAL = [*list(RECORD)[5:], "note"]
@@ -71,22 +73,25 @@ OPTIONAL = [*list(RECORD)[5:], "note"]
 @given(st.lists(st.sets(st.sampled_from(OPTIONAL)), max_size=3), st.booleans())
 def test_any_file_is_written_as_it_was_read(dropped, is_averaged):
     every = RECORD | {"note": None}
-    rows = [
-        {name: value for name, value in every.items() if name not in names} | {"query_id": i}
-        for i, names in enumerate(dropped)
-    ]
-    data = file(*rows, **({"metrics": {"overall": {"f1": 0.5}}} if is_averaged else {}))
+    data = file(
+        *[
+            {name: value for name, value in every.items() if name not in names} | {"query_id": i}
+            for i, names in enumerate(dropped)
+        ]
+    )
+    if is_averaged:
+        data["metrics"] = {"overall": {"f1": 0.5}}
     again = read_ragchecker(data).to_dict()
     assert again == data
     assert read_ragchecker(again).to_dict() == again
 
 
-def test_undefined_metric_is_null_in_the_file_and_nan_here(tmp_path):
-    results = read_ragchecker(file(RECORD | {"metrics": {"precision": None, "recall": 1}}))
+def test_undefined_metric_is_null_in_the_file_and_nan_here(put):
+    metrics = {"precision": None, "recall": 1}
+    results = read_ragchecker(file(RECORD | {"metrics": metrics}))
     assert math.isnan(results.results[0].metrics["precision"])
-    path = tmp_path / "results.json"
-    path.write_text(json.dumps(results.to_dict()))
-    assert json.loads(path.read_text())["results"][0]["metrics"] == {"precision": None, "recall": 1}
+    path = put("results.json", results.to_dict())
+    assert json.loads(path.read_text())["results"][0]["metrics"] == metrics
     assert math.isnan(read_ragchecker(path).results[0].metrics["precision"])
 
 
@@ -160,11 +165,10 @@ def test_result_without_retrieved_texts_may_hold_a_row_per_claim_or_none(matrix)
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", ["checking_inputs.json", "checking_outputs.json"])
-def test_recorded_files_come_out_as_they_went_in(data_mirror, tmp_path, name):
+def test_recorded_files_come_out_as_they_went_in(data_mirror, put, name):
     original = data_mirror / "ragchecker" / "examples" / name
     results = read_ragchecker(original)
-    written = tmp_path / name
-    written.write_text(json.dumps(results.to_dict()))
+    written = put(name, results.to_dict())
     assert json.loads(written.read_text()) == json.loads(original.read_text())
     assert read_ragchecker(written) == results
     found = Counter(label for r in results.results for label in r.response_in_reference or ())
@@ -182,50 +186,41 @@ def human(instance: int, annotator: int, **labels) -> dict:
     return {"instance_id": instance} | shared | sides | given
 
 
-def scored(instance: int, *values: float) -> dict:
+def scored(instance: int, one: float, two: float) -> dict:
     row = human(instance, 0)
-    for side, value in zip(("model1", "model2"), values, strict=True):
-        row[side]["ragchecker"] = dict.fromkeys((f"{aspect}_label" for aspect in ASPECTS), value)
+    names = [f"{aspect}_label" for aspect in ASPECTS]
+    row["model1"]["ragchecker"] = dict.fromkeys(names, one)
+    row["model2"]["ragchecker"] = dict.fromkeys(names, two)
     return row
 
 
 @pytest.fixture
-def meta_folder(tmp_path):
+def meta_folder(tmp_path, put):
+    """Two pairs, each labelled by two annotators; a function writes their scores, changed."""
     rows = [
         human(i, a, overall_label=label)
         for i, a, label in ((0, 0, 2), (0, 1, -1), (1, 0, 0), (1, 1, 1))
     ]
-    (tmp_path / "human_labeled_data.json.gz").write_bytes(gzip.compress(json.dumps(rows).encode()))
-    (tmp_path / "baseline_ragchecker.json").write_text(
-        json.dumps([scored(1, 0.25, 1), scored(0, 0, 0.5)])
-    )
-    return tmp_path
+    put("human_labeled_data.json.gz", gzip.compress(json.dumps(rows).encode()))
 
+    def write(change=lambda rows: None):
+        scores = [scored(1, 0.25, 1), scored(0, 0, 0.5)]
+        change(scores)
+        put("baseline_ragchecker.json", scores)
+        return tmp_path
 
-def rewrite(folder, name, change) -> None:
-    rows = json.loads((folder / name).read_text())
-    change(rows)
-    (folder / name).write_text(json.dumps(rows))
+    return write
 
 
 def test_pairs_carry_both_annotators_and_the_scores_of_their_own_responses(meta_folder):
-    meta = load_ragchecker_meta(meta_folder).set_index("id")
+    meta = load_ragchecker_meta(meta_folder()).set_index("id")
     assert meta.index.tolist() == ["0", "1"]
     assert meta["overall"].tolist() == [[2, -1], [0, 1]]
     assert meta["correctness"].tolist() == [[-1, 0], [-1, 0]]
     assert meta["recorded completeness"].tolist() == [[0, 0.5], [0.25, 1]]
-    about = ["domain", "query_id", "question", "reference", "models", "responses"]
-    assert meta.loc["1", about].tolist() == [
-        "kiwi",
-        "7",
-        "why?",
-        "so",
-        ("m1", "m2"),
-        ("r11", "r12"),
-    ]
-
-
-SCORES = "baseline_ragchecker.json"
+    shared = {"domain": "kiwi", "query_id": "7", "question": "why?", "reference": "so"}
+    expected = shared | {"models": ("m1", "m2"), "responses": ("r11", "r12")}
+    assert meta.loc["1", [*expected]].to_dict() == expected
 
 
 @pytest.mark.parametrize(
@@ -237,8 +232,7 @@ SCORES = "baseline_ragchecker.json"
     ],
 )
 def test_a_response_without_recorded_scores_has_nan(meta_folder, change):
-    rewrite(meta_folder, SCORES, change)
-    meta = load_ragchecker_meta(meta_folder).set_index("id")
+    meta = load_ragchecker_meta(meta_folder(change)).set_index("id")
     assert math.isnan(meta.loc["1", "recorded overall"][0])
     assert meta.loc["0", "recorded overall"] == [0, 0.5]
 
@@ -261,16 +255,15 @@ def test_recorded_meta_evaluation_has_280_pairs_in_ten_domains(data_mirror):
 
 @pytest.mark.data
 def test_recorded_claim_labels_have_the_published_counts(data_mirror):
-    rows = [
-        row for _, row in read_jsonl(data_mirror / "refchecker" / "human_annotations_v1.jsonl.gz")
-    ]
-    labels = [(row["setting"], claim["human_label"]) for row in rows for claim in row["claims"]]
-    assert Counter(label for _, label in labels) == {
-        "Entailment": 7176,
-        "Neutral": 2622,
-        "Contradiction": 935,
-    }
-    assert Counter(row["setting"] for row in rows) == dict.fromkeys(parts("20").SETS, 700)
-    assert sum(not row["claims"] for row in rows) == 195
-    zero = Counter(label for setting, label in labels if setting == "zero_context")
-    assert zero == {"Neutral": 1818, "Entailment": 1047, "Contradiction": 454}
+    path = data_mirror / "refchecker" / "human_annotations_v1.jsonl.gz"
+    rows = pd.DataFrame([row for _, row in read_jsonl(path)])
+    assert rows["setting"].value_counts().to_dict() == dict.fromkeys(parts("20").SETS, 700)
+    assert (rows["claims"].map(len) == 0).sum() == 195
+    labels = rows.explode("claims").dropna(subset="claims")
+    labels["label"] = labels["claims"].str["human_label"]
+    published = {"Entailment": 7176, "Neutral": 2622, "Contradiction": 935}
+    assert labels["label"].value_counts().to_dict() == published
+    zero = labels["label"][labels["setting"] == "zero_context"]
+    assert zero.value_counts().to_dict() == {
+        "Neutral": 1818, "Entailment": 1047, "Contradiction": 454,
+    }  # fmt: skip
