@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 
 import pytest
 from checks import refused
@@ -32,16 +31,13 @@ DOCUMENTS = [
 
 
 def question(kind, language, domain, doc_ids, references, number=None):
+    query = {"query_id": number, "query_type": kind, "content": "Did Tarn grow?"}
+    truth = {"doc_ids": doc_ids, "content": "Yes.", "references": references, "keypoints": None}
     return {
         "domain": domain,
         "language": language,
-        "query": {"query_id": number, "query_type": kind, "content": "Did Tarn grow?"},
-        "ground_truth": {
-            "doc_ids": doc_ids,
-            "content": "Yes.",
-            "references": references,
-            "keypoints": None,
-        },
+        "query": query,
+        "ground_truth": truth,
         "prediction": {"content": "", "references": []},
     }
 
@@ -54,14 +50,10 @@ QUESTIONS = [
 
 
 @pytest.fixture
-def folder(tmp_path):
-    def write(questions=QUESTIONS, documents=DOCUMENTS):
-        for name, rows in (
-            ("dragonball_queries.jsonl", questions),
-            ("dragonball_docs.jsonl", documents),
-        ):
-            text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-            (tmp_path / name).write_text(text, encoding="utf-8")
+def folder(tmp_path, write_lines):
+    def write(questions=QUESTIONS):
+        write_lines("dragonball_queries.jsonl", *questions)
+        write_lines("dragonball_docs.jsonl", *DOCUMENTS)
         return tmp_path
 
     return write
@@ -92,9 +84,10 @@ def test_filters_keep_questions_and_documents_of_the_language_and_domain(folder)
 
 def test_statistics_by_hand(folder):
     table = BOOK.table_1(load_dragonball(folder())).set_index(["row", "column"])
-    assert table.loc[("Legal CN", "documents"), "value"] == 1
-    assert table.loc[("Finance CN", "documents"), "value"] == 0
-    assert table.loc[("Factual", "share of questions"), "value"] == pytest.approx(100 / 3)
+    value = table["value"]
+    assert value["Legal CN", "documents"] == 1
+    assert value["Finance CN", "documents"] == 0
+    assert value["Factual", "share of questions"] == pytest.approx(100 / 3)
     many = table.loc[("More than 4", "share by reference count"), ["value", "n"]]
     assert many.tolist() == pytest.approx([100 / 3, 1])
     assert table.loc[("0 Documents", "share by reference count"), "n"] == 1
@@ -125,14 +118,13 @@ def test_unknown_language_domain_and_folder(folder, tmp_path):
         load_dragonball(tmp_path / "empty")
 
 
-def test_recorded_answers_pair_with_their_questions(tmp_path):
+def test_recorded_answers_pair_with_their_questions(write_lines):
     row = changed(0, "prediction", content="It grew.", references=["(Co: Tarn)Tarn grew."])[0]
-    path = tmp_path / "run_finance_en_some-model.jsonl"
-    path.write_text(json.dumps(row) + "\n", encoding="utf-8")
-    questions, answers = load_dragonball_answers(path)
-    assert (questions[0].id, answers[0].question_id, answers[0].text) == ("12", "12", "It grew.")
-    assert answers[0].generator == "some-model"
-    assert answers[0].meta["passages"] == ("(Co: Tarn)Tarn grew.",)
+    path = write_lines("run_finance_en_some-model.jsonl", row)
+    (question,), (answer,) = load_dragonball_answers(path)
+    assert (question.id, answer.question_id, answer.text) == ("12", "12", "It grew.")
+    assert answer.generator == "some-model"
+    assert answer.meta["passages"] == ("(Co: Tarn)Tarn grew.",)
 
 
 @pytest.mark.data
@@ -146,14 +138,12 @@ def test_the_files_give_table_1_up_to_the_two_lost_questions(data_mirror):
         "Factual": 1298,
         "Multi-hop Reasoning": 1080,
         "Summary": 1159,
-    }
-    counts |= {
         "Numerical Comparison": 698,
         "Time-series": 480,
         "Irrelevant/Unanswerable": 504,
         "All": 6709,
     }
-    assert {row: table.loc[row, "n"] for row in counts} == counts
+    assert table.loc[[*counts], "n"].to_dict() == counts
     shares = table[table["column"] == "share of questions"]
     assert (shares["value"] - shares["paper"]).abs().max() < 0.6
     assert len(load_dragonball(data_mirror / "rageval", "zh", "law").questions) == 652

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 import zlib
 
 import docx
@@ -10,6 +9,7 @@ import pandas as pd
 import pytest
 from checks import refused
 from docx.oxml import parse_xml
+from retrieval_parts import chunks_of, ids_of
 
 import ragbench as rb
 from ragbench import data
@@ -50,15 +50,18 @@ def test_one_text_with_two_answers_stays_two_questions():
     ids=["wrapped", "two blanks", "no-break space", "soft hyphen", "ligature"],
 )
 def test_a_reference_that_differs_in_layout_alone_is_found_by_every_reader(text):
-    questions = [rb.Question(name, "When?", "1902", (FACT,)) for name in ("a", "b")]
-    documents = [rb.Document("other", "", "A wall."), rb.Document("page", "", f"So. {text} Then.")]
-    asked = rb.Dataset("d", tuple(questions), tuple(documents))
+    questions = (
+        rb.Question("a", "When?", "1902", (FACT,)),
+        rb.Question("b", "When?", "1902", (FACT,)),
+    )
+    page = f"So. {text} Then."
+    documents = (rb.Document("other", "", "A wall."), rb.Document("page", "", page))
+    asked = rb.Dataset("d", questions, documents)
     assert judgements(asked) == {"a": {"page": 1}, "b": {"page": 1}}
     assert len(set(document_clusters(asked).values())) == 1
     assert data.validate(asked) == []
-    assert rb.ir_score([FACT], documents[1].text) == 1.0
-    chunks = [rb.Chunk(document.id, document.text, document.id) for document in documents]
-    assert [hit.chunk.id for hit in rb.BM25(chunks).search(["office"], 1)[0]] == ["page"]
+    assert rb.ir_score([FACT], page) == 1.0
+    assert ids_of(rb.BM25(chunks_of("A wall.", page)), "office", 1) == ["c00001"]
 
 
 def test_every_ligature_is_its_letters_and_maps_back():
@@ -101,9 +104,9 @@ def test_german_heads_are_read_and_other_columns_are_kept():
     assert question.meta == {"Sprache": "de", "Nr": 7}
 
 
-def test_empty_last_rows_of_a_spreadsheet_are_none(tmp_path):
-    (tmp_path / "q.csv").write_text("question;answer\nWho?;Ada\n;\n;\n")
-    assert len(data.load_questions(tmp_path / "q.csv").questions) == 1
+def test_empty_last_rows_of_a_spreadsheet_are_none(put):
+    path = put("q.csv", "question;answer\nWho?;Ada\n;\n;\n")
+    assert len(data.load_questions(path).questions) == 1
 
 
 def test_a_missing_folder_is_named_in_full(tmp_path, monkeypatch):
@@ -112,10 +115,10 @@ def test_a_missing_folder_is_named_in_full(tmp_path, monkeypatch):
         data.load_documents("dosc")
 
 
-def test_a_file_from_excel_in_cp1252_says_how_to_save_it(tmp_path):
-    (tmp_path / "q.csv").write_bytes("question;answer\nWer?;Köln\n".encode("cp1252"))
+def test_a_file_from_excel_in_cp1252_says_how_to_save_it(put):
+    path = put("q.csv", "question;answer\nWer?;Köln\n".encode("cp1252"))
     with refused(DataError, r"line 2(.|\n)*CSV UTF-8"):
-        data.load_questions(tmp_path / "q.csv")
+        data.load_questions(path)
 
 
 def test_ids_1_and_text_1_are_one_id():
@@ -127,93 +130,86 @@ def test_ids_1_and_text_1_are_one_id():
 
 
 @pytest.mark.posix
-def test_links_out_of_a_folder_are_left_out_and_named_and_lock_files_of_word_are_hidden(tmp_path):
-    (tmp_path / "secret.txt").write_text("secret")
-    folder = tmp_path / "docs"
-    folder.mkdir()
-    (folder / "a.txt").write_text("A mill.")
-    (folder / "notes.txt").symlink_to(tmp_path / "secret.txt")
-    (folder / "same.txt").symlink_to(folder / "a.txt")
-    (folder / "~$x.docx").write_bytes(b"\x05user")
+def test_links_out_of_a_folder_are_left_out_and_named_and_lock_files_of_word_are_hidden(
+    tmp_path, put
+):
+    secret = put("secret.txt", "secret")
+    inside = put("docs/a.txt", "A mill.")
+    put("docs/~$x.docx", b"\x05user")
+    (tmp_path / "docs" / "notes.txt").symlink_to(secret)
+    (tmp_path / "docs" / "same.txt").symlink_to(inside)
     with pytest.warns(UserWarning, match=r"skipped: 1 links out of the folder \(notes\.txt\)$"):
-        documents = data.load_documents(folder)
+        documents = data.load_documents(tmp_path / "docs")
     assert [document.id for document in documents] == ["a.txt", "same.txt"]
 
 
 def test_a_symbol_of_a_symbol_font_is_seen_to_be_missing(tmp_path):
     letter = docx.Document()
     paragraph = letter.add_paragraph("dose ")
-    for xml in (
-        f"<w:r {W}><w:sym w:font='Symbol' w:char='F0A3'/></w:r>",
-        f"<w:r {W}><w:t>5 mg</w:t><w:ptab w:alignment='right'/><w:t>17</w:t></w:r>",
+    for run in (
+        "<w:sym w:font='Symbol' w:char='F0A3'/>",
+        "<w:t>5 mg</w:t><w:ptab w:alignment='right'/><w:t>17</w:t>",
     ):
-        paragraph._p.append(parse_xml(xml))
+        paragraph._p.append(parse_xml(f"<w:r {W}>{run}</w:r>"))
     letter.save(str(tmp_path / "a.docx"))
     (document,) = data.load_documents(tmp_path / "a.docx")
     assert document.text == "dose \N{REPLACEMENT CHARACTER}5 mg\t17"
 
 
-def test_a_formula_of_katex_stands_once(tmp_path):
+def test_a_formula_of_katex_stands_once(put):
     tex = "<annotation encoding='application/x-tex'>x^2</annotation>"
-    mathml = (
-        f"<math><semantics><mrow><msup><mi>x</mi><mn>2</mn></msup></mrow>{tex}</semantics></math>"
-    )
+    formula = f"<semantics><mrow><msup><mi>x</mi><mn>2</mn></msup></mrow>{tex}</semantics>"
+    mathml = f"<span class='katex-mathml'><math>{formula}</math></span>"
     copy = "<span class='katex-html' aria-hidden='true'>x2</span>"
-    page = (
-        f"<p>So <span class='katex'><span class='katex-mathml'>{mathml}</span>{copy}</span> it is."
-    )
-    (tmp_path / "a.html").write_text(page)
-    assert data.load_documents(tmp_path / "a.html")[0].text == "So x2 it is."
+    path = put("a.html", f"<p>So <span class='katex'>{mathml}{copy}</span> it is.")
+    (document,) = data.load_documents(path)
+    assert document.text == "So x2 it is."
 
 
-def pdf_of(path, *objects):
-    """Write a PDF of objects, the first of which is its catalogue."""
-    content = b"%PDF-1.4\n"
-    places = []
-    for number, body in enumerate(objects, 1):
-        places.append(len(content))
-        content += b"%d 0 obj\n%b\nendobj\n" % (number, body)
-    start = len(content)
-    content += b"xref\n0 %d\n0000000000 65535 f \n" % (len(places) + 1)
-    content += b"".join(b"%010d 00000 n \n" % place for place in places)
-    content += b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % (
-        len(places) + 1,
-        start,
-    )
-    path.write_bytes(content)
-    return path
+CATALOGUE = b"<< /Type /Catalog /Pages 2 0 R >>"
+ONE_PAGE = b"<< /Type /Pages /Count 1 /Kids [3 0 R] >>"
 
 
-def test_half_a_surrogate_pair_in_a_pdf_is_replaced(tmp_path, monkeypatch):
+@pytest.fixture
+def pdf_of(put):
+    """Writes a PDF of objects after its catalogue; returns its path."""
+
+    def write(*objects):
+        content = b"%PDF-1.4\n"
+        places = b""
+        for number, body in enumerate((CATALOGUE, *objects), 1):
+            places += b"%010d 00000 n \n" % len(content)
+            content += b"%d 0 obj\n%b\nendobj\n" % (number, body)
+        size = len(objects) + 2
+        table = b"xref\n0 %d\n0000000000 65535 f \n%b" % (size, places)
+        end = b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % (size, len(content))
+        return put("a.pdf", content + table + end)
+
+    return write
+
+
+def test_half_a_surrogate_pair_in_a_pdf_is_replaced(pdf_of, monkeypatch):
     monkeypatch.setattr("pypdf.PageObject.extract_text", lambda page, **_: "dam \ud83d broke")
-    path = pdf_of(
-        tmp_path / "a.pdf",
-        b"<< /Type /Catalog /Pages 2 0 R >>",
-        b"<< /Type /Pages /Count 1 /Kids [3 0 R] >>",
-        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 99 99] >>",
-    )
+    path = pdf_of(ONE_PAGE, b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 99 99] >>")
     (page,) = data.load_documents(path)
     assert page.text == "dam \N{REPLACEMENT CHARACTER} broke"
 
 
-def test_a_small_pdf_of_very_many_pages_is_refused_before_they_are_read(tmp_path):
-    kids = b" ".join([b"%d 0 R"] * 10)
+def test_a_small_pdf_of_very_many_pages_is_refused_before_they_are_read(pdf_of):
     nodes = [
-        b"<< /Type /Pages /Count 10 /Kids [" + kids % ((n + 1,) * 10) + b"] >>" for n in range(2, 8)
+        b"<< /Type /Pages /Count 10 /Kids [%b] >>" % (b"%d 0 R " % (n + 1) * 10)
+        for n in range(2, 8)
     ]
-    page = b"<< /Type /Page /MediaBox [0 0 9 9] >>"
-    path = pdf_of(tmp_path / "a.pdf", b"<< /Type /Catalog /Pages 2 0 R >>", *nodes, page)
+    path = pdf_of(*nodes, b"<< /Type /Page /MediaBox [0 0 9 9] >>")
     with refused(DataError, r"a\.pdf .* more than 20,000 pages"):
         data.load_documents(path)
 
 
-def test_a_pdf_that_draws_without_end_is_refused(tmp_path, monkeypatch):
+def test_a_pdf_that_draws_without_end_is_refused(pdf_of, monkeypatch):
     monkeypatch.setattr("ragbench.data.documents.MAX_OPERATIONS", 1000)
     drawn = zlib.compress(b"q Q " * 5000)
     path = pdf_of(
-        tmp_path / "a.pdf",
-        b"<< /Type /Catalog /Pages 2 0 R >>",
-        b"<< /Type /Pages /Count 1 /Kids [3 0 R] >>",
+        ONE_PAGE,
         b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Resources << /Font << >> >> /Contents 4 0 R >>",
         b"<< /Length %d /Filter /FlateDecode >> stream\n%b\nendstream" % (len(drawn), drawn),
     )
@@ -232,12 +228,11 @@ def test_a_parquet_file_of_very_many_empty_cells_is_refused_by_its_head(tmp_path
         data.read_answers(tmp_path / "a.parquet")
 
 
-def test_a_few_lines_of_yaml_that_stand_for_a_table_without_end_are_refused(tmp_path):
+def test_a_few_lines_of_yaml_that_stand_for_a_table_without_end_are_refused(put):
     lines = ["a0: &a0 [1, 1]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
-    (tmp_path / "e.yaml").write_text("\n".join(lines))
     with refused(ConfigError, r"e\.yaml, line 4: more than 20 aliases"):
-        rb.Experiment.from_yaml(tmp_path / "e.yaml")
+        rb.Experiment.from_yaml(put("e.yaml", "\n".join(lines)))
 
 
 def test_a_formula_in_brackets_is_quoted_for_spreadsheets():
@@ -247,11 +242,10 @@ def test_a_formula_in_brackets_is_quoted_for_spreadsheets():
     assert in_csv(pd.DataFrame({"a": cells}))["a"].tolist() == ["'-1 [=cmd|x]", "-1.5 [-2, 1]"]
 
 
-def test_a_clean_folder_is_read_without_a_warning(tmp_path):
-    (tmp_path / "a.txt").write_text("A mill.")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert len(data.load_documents(tmp_path)) == 1
+def test_a_clean_folder_is_read_without_a_warning(tmp_path, put, recwarn):
+    put("a.txt", "A mill.")
+    assert len(data.load_documents(tmp_path)) == 1
+    assert not recwarn.list
 
 
 def test_columns_without_a_head_that_a_spreadsheet_leaves_are_no_column_that_occurs_twice(tmp_path):
