@@ -76,11 +76,9 @@ def test_the_real_file_has_the_papers_300_questions(data_mirror):
     ids = json.loads((data_mirror / "ragchecker/benchmark/clapnq_ids.json").read_text())
     assert {q.id for q in data.questions} == set(ids)
     texts = {d.id: d.text for d in data.documents}
-    assert all(
-        any(part in texts[name] for name in q.meta["doc_ids"])
-        for q in data.questions
-        for part in q.references
-    )
+    for q in data.questions:
+        gold = [texts[name] for name in q.meta["doc_ids"]]
+        assert all(any(part in text for text in gold) for part in q.references)
     assert sum(not q.references for q in data.questions) == 1
     assert sum(len(q.meta["answers"]) for q in data.questions) == 485
 

@@ -97,13 +97,14 @@ def dump(tmp_path_factory):
 
 
 def test_a_corpus_is_gold_plus_drawn_pages_with_other_titles(dump):
-    corpus = parts("10").corpus_with_pages(GOLD, dump, 12, seed=3)
+    draw = parts("10").corpus_with_pages
+    corpus = draw(GOLD, dump, 12, seed=3)
     assert corpus[:2] == GOLD
     assert len({d.title for d in corpus}) == len(corpus) == 12
     assert corpus[2].text == f"{corpus[2].title}. Number {corpus[2].title.split()[1]}."
-    assert parts("10").corpus_with_pages(GOLD, dump, 51)[-1].title == "Page 49"  # all there are
+    assert draw(GOLD, dump, 51)[-1].title == "Page 49"  # all there are
     with refused(DataError, r"49 usable pages.*\n.*at least 98"):
-        parts("10").corpus_with_pages(GOLD, dump, 100)
+        draw(GOLD, dump, 100)
 
 
 def test_draw_is_uniform_over_the_dump(dump):

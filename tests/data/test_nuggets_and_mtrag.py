@@ -36,37 +36,45 @@ def test_the_tracks_answers():
     assert rows["nuggets"].map(len).sum() == 13158
 
 
-def test_mtrag_has_what_its_paper_counts():
-    data = load_mtrag()
-    assert len(data.dataset.questions) == 159
-    assert len({question.meta["topic"] for question in data.dataset.questions}) == 20
-    assert len(data.answers) == 477
-    assert data.grades["grade"].isin([1, 2, 3, 4]).all()
-    counts = data.grades[data.grades["measure"] == "faithfulness"]["grade"].value_counts()
+@pytest.fixture(scope="module")
+def mtrag():
+    return load_mtrag()
+
+
+def test_mtrag_has_what_its_paper_counts(mtrag):
+    assert len(mtrag.dataset.questions) == 159
+    assert len({question.meta["topic"] for question in mtrag.dataset.questions}) == 20
+    assert len(mtrag.answers) == 477
+    grades = mtrag.grades
+    assert grades["grade"].isin([1, 2, 3, 4]).all()
+    counts = grades["grade"][grades["measure"] == "faithfulness"].value_counts()
     assert counts.to_dict() == {4: 890, 3: 261, 2: 159, 1: 109}
 
 
-def test_mtrags_grades_are_those_of_the_file():
-    data = load_mtrag()
+def test_mtrags_grades_are_those_of_the_file(mtrag):
     name = "reference_subset_with_human_evaluations.json.gz"
     raw = json.loads(gzip.decompress(packaged_data("mtrag", name).read_bytes()))
-    means = data.grades.groupby(["question_id", "system", "measure"])["grade"].mean()
+    means = mtrag.grades.groupby(["question_id", "system", "measure"])["grade"].mean()
     for place in (0, 100, 476):
-        given = raw["evaluations"][place]
-        answer = data.answers.loc[place, ["question_id", "system"]].tolist()
-        assert answer == [given["task_id"], given["model_id"]]
+        evaluation = raw["evaluations"][place]
+        annotations = evaluation["annotations"]
+        (rouge,) = annotations["RougeL"].values()
+        answer = {
+            "question_id": evaluation["task_id"],
+            "system": evaluation["model_id"],
+            "answer": evaluation["model_response"],
+            "RougeL": rouge["value"],
+        }
+        assert mtrag.answers.loc[place, [*answer]].to_dict() == answer
         for measure in MEASURES:
-            values = [int(one["value"]) for one in given["annotations"][measure].values()]
-            assert means[(*answer, measure)] == pytest.approx(sum(values) / len(values))
-        assert data.answers.loc[place, "answer"] == given["model_response"]
-        (rouge,) = given["annotations"]["RougeL"].values()
-        assert data.answers.loc[place, "RougeL"] == rouge["value"]
+            values = [int(one["value"]) for one in annotations[measure].values()]
+            mean = means[answer["question_id"], answer["system"], measure]
+            assert mean == pytest.approx(sum(values) / len(values))
 
 
-def test_a_question_has_its_turns_and_passages():
-    data = load_mtrag()
-    second = next(q for q in data.dataset.questions if q.id.endswith("::>2"))
+def test_a_question_has_its_turns_and_passages(mtrag):
+    second = next(q for q in mtrag.dataset.questions if q.id.endswith("::>2"))
     speakers = [speaker for speaker, _ in second.meta["turns"]]
     assert speakers == ["user", "agent", "user"]
     assert second.meta["turns"][-1][1] == second.text
-    assert len(data.passages(second.id)) == len(second.meta["doc_ids"])
+    assert len(mtrag.passages(second.id)) == len(second.meta["doc_ids"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from checks import refused
 
@@ -15,39 +13,31 @@ from ragbench.records import Chunk, Hit
 
 
 @pytest.fixture
-def beir(tmp_path):
-    folder = tmp_path / "scifact"
-    (folder / "qrels").mkdir(parents=True)
-    corpus = [
-        {"_id": "d1", "title": "Mill", "text": "It burned."},
-        {"_id": "nan", "title": "", "text": "A dam."},
-    ]
-    queries = [
-        {"_id": "q1", "text": "What burned?", "metadata": {}},
-        {"_id": "q2", "text": "Not judged?"},
-    ]
-    for name, rows in (("corpus", corpus), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    (folder / "qrels" / "test.tsv").write_text(
-        "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\tnan\t0\n", encoding="utf-8"
-    )
-    return folder
+def beir(tmp_path, put, write_lines):
+    """A folder of two documents, a judged question and one that is not; takes more judgements."""
+
+    def write(judged="q1\td1\t2\nq1\tnan\t0\n"):
+        put("scifact/qrels/test.tsv", f"query-id\tcorpus-id\tscore\n{judged}")
+        mill = {"_id": "d1", "title": "Mill", "text": "It burned."}
+        write_lines("scifact/corpus.jsonl", mill, {"_id": "nan", "title": "", "text": "A dam."})
+        burned = {"_id": "q1", "text": "What burned?", "metadata": {}}
+        write_lines("scifact/queries.jsonl", burned, {"_id": "q2", "text": "Not judged?"})
+        return tmp_path / "scifact"
+
+    return write
 
 
 def test_a_beir_folder_is_read_with_its_judgements(beir):
-    loaded = data.load_beir(beir)
+    loaded = data.load_beir(beir())
     (question,) = loaded.questions
-    assert (question.id, question.text, question.meta["relevant"]) == (
-        "q1",
-        "What burned?",
-        {"d1": 2, "nan": 0},
-    )
+    gains = {"d1": 2, "nan": 0}
+    assert (question.id, question.text, question.meta["relevant"]) == ("q1", "What burned?", gains)
     assert question.meta["doc_ids"] == ("d1",)
     assert [(d.id, d.title, d.text) for d in loaded.documents] == [
         ("d1", "Mill", "It burned."),
         ("nan", "", "A dam."),
     ]
-    assert judgements(loaded) == {"q1": {"d1": 2, "nan": 0}}
+    assert judgements(loaded) == {"q1": gains}
 
 
 def test_judgements_are_those_given_else_the_documents_of_the_evidence_else_those_that_hold_a_reference():
@@ -56,13 +46,11 @@ def test_judgements_are_those_given_else_the_documents_of_the_evidence_else_thos
         q.meta["doc_ids"] for q in minihop.questions
     ]
     question = rb.Question("q", "?", "a", ("It burned.",))
-    documents = [
-        rb.Document(name, name, text) for name, text in (("a", "It burned."), ("b", "No."))
-    ]
-    assert judgements(rb.Dataset("d", (question,), documents)) == {"q": {"a": 1}}
     again = rb.Question("q", "Again?", "b", ("No.",))
-    both = {"q": {"a": 1, "b": 1}}
-    assert judgements(rb.Dataset("d", (question, again), documents)) == both
+    documents = [rb.Document("a", "a", "It burned."), rb.Document("b", "b", "No.")]
+    assert judgements(rb.Dataset("d", (question,), documents)) == {"q": {"a": 1}}
+    both = rb.Dataset("d", (question, again), documents)
+    assert judgements(both) == {"q": {"a": 1, "b": 1}}
 
 
 @pytest.mark.parametrize(
@@ -78,41 +66,35 @@ def test_judgements_are_those_given_else_the_documents_of_the_evidence_else_thos
     ],
 )
 def test_faults_of_a_beir_folder_name_file_and_line(beir, line, message):
-    path = beir / "qrels" / "test.tsv"
-    path.write_text(f"query-id\tcorpus-id\tscore\n\n{line}\n", encoding="utf-8")
+    folder = beir(f"\n{line}\n")
     with refused(DataError, rf"test\.tsv{message}"):
-        data.load_beir(beir)
+        data.load_beir(folder)
     with refused(DataError, r"no file .*dev\.tsv; the folder holds test\.tsv"):
-        data.load_beir(beir, "dev")
+        data.load_beir(folder, "dev")
 
 
-def test_ranking_scores_are_those_of_ir_measures_own_readers(tmp_path):
+def test_ranking_scores_are_those_of_ir_measures_own_readers(tmp_path, put):
     import ir_measures
 
     retrieved = {"q1": ["d2", "d3", "d1"], "q2": ["d1"], "q3": []}
     relevant = {"q1": {"d1": 2, "d9": 0, "d3": 1}, "q2": {"d4": 1}, "q3": {"d1": 1}}
-    rows = [
-        {"question_id": name, "retrieved": found, "relevant": relevant[name]}
-        for name, found in retrieved.items()
-    ]
-    table = rb.score(rows, ["ranking"])
-    measures = [ir_measures.parse_measure(name) for name in table.attrs["numbers"]]
+    rows = {"question_id": [*retrieved], "retrieved": [*retrieved.values()]}
+    table = rb.score(rows | {"relevant": [*relevant.values()]}, ["ranking"])
     lines = [f"{q} 0 {d} {gain}\n" for q, gains in relevant.items() for d, gain in gains.items()]
-    (tmp_path / "qrels.txt").write_text("".join(lines))
-    run = data.write_trec_run(retrieved, tmp_path / "run.txt")
-    judged = ir_measures.read_trec_qrels(str(tmp_path / "qrels.txt"))
-    theirs = ir_measures.calc(measures, judged, ir_measures.read_trec_run(str(run)))
-    for name, measure in zip(table.attrs["numbers"], measures, strict=True):
-        assert table[name].mean() == pytest.approx(theirs.aggregated[measure]), name
+    judged = ir_measures.read_trec_qrels(str(put("qrels.txt", "".join(lines))))
+    run = ir_measures.read_trec_run(str(data.write_trec_run(retrieved, tmp_path / "run.txt")))
+    numbers = table.attrs["numbers"]
+    theirs = ir_measures.calc([*map(ir_measures.parse_measure, numbers)], judged, run).aggregated
+    expected = {str(measure): mean for measure, mean in theirs.items()}
+    assert table[numbers].mean().to_dict() == pytest.approx(expected)
     assert table.set_index("question_id")["RR"].to_dict() == {"q1": 0.5, "q2": 0.0, "q3": 0.0}
 
 
 def test_ids_that_are_numbers_match_however_they_are_written():
     ranked = rb.rank_table([[3.0, 1, "2"]], [{1.0: 1, 2: 1}], ["RR", "R@3"])
     assert ranked.iloc[0].to_dict() == {"RR": 0.5, "R@3": 1.0}
-    assert rb.score([{"retrieved": [1.0, 2.0], "relevant": [2]}], ["ranking"])["RR"].tolist() == [
-        0.5
-    ]
+    scored = rb.score([{"retrieved": [1.0, 2.0], "relevant": [2]}], ["ranking"])
+    assert scored["RR"].tolist() == [0.5]
 
 
 def test_hits_are_written_as_a_run_that_keeps_their_order(tmp_path):
