@@ -311,3 +311,4 @@ def test_a_live_notebook_runs_to_its_end_with_a_model_of_one_reply_and_no_casset
     names = run_up_to(number, None, MODEL=MODEL, **given)
     assert server.calls
     assert len(names[{"14": "fitted_cuts", "22": "tests", "30": "won"}[number]])
+    assert not any("nan" in line for line in names.get("lines", []))  # the sentences of *Found*

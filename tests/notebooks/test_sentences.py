@@ -79,3 +79,11 @@ def test_a_few_questions_are_searched_in_the_documents_that_e5_was_recorded_on(h
     names = run_up_to("44", "own = pd.read_csv", LIMIT=3)
     assert len(names["minihop"].documents) == 270
     assert names["rows"].groupby("retriever")["question_id"].nunique().eq(3).all()
+
+
+@pytest.mark.slow
+def test_questions_of_minihop_that_share_a_document_are_drawn_together(home):
+    names = run_up_to("11", "update_display(found", DATA="minihop", LIMIT=12)
+    clusters = names["rows"].groupby("question_id")["cluster"].first()
+    assert 1 < clusters.nunique() < len(clusters) == 12
+    assert names["table"]["clusters"].eq(clusters.nunique()).all()
