@@ -2,8 +2,6 @@
 loopback server).
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -2,8 +2,6 @@
 makes of the rest.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """The grid runner: which rows there are, what they hold, and that nothing is made twice."""
 
-from __future__ import annotations
-
 import json
 import math
 import threading

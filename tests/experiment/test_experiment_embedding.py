@@ -2,8 +2,6 @@
 before its rows.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Experiments whose generator and judge are models on a (made) Ollama server."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

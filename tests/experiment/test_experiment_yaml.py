@@ -1,7 +1,5 @@
 """Experiments from a YAML file: the names there are, and messages that name file and key."""
 
-from __future__ import annotations
-
 import re
 
 import pandas as pd

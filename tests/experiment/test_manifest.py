@@ -1,7 +1,5 @@
 """The manifest says what made the rows."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,7 +1,5 @@
 """Rows whose inputs are those of the manifest are read; whatever could change them makes them anew."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from dataclasses import replace

@@ -2,8 +2,6 @@
 the manifest says, nothing that can be used again is asked again, and the plan had counted that.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

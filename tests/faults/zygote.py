@@ -2,8 +2,6 @@
 there to be killed.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

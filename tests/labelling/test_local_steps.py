@@ -2,8 +2,6 @@
 nothing is lost.
 """
 
-from __future__ import annotations
-
 import pytest
 from generated_parts import CONFIGURATIONS, DOCUMENTS, FACTUAL, SCHEMA, TEXTS
 

@@ -224,6 +224,14 @@ def test_an_empty_response_and_no_chunks_have_labels_and_metrics(fake):
     assert table["precision"].isna().tolist() == [True, False]
 
 
+def test_a_plan_counts_no_check_against_an_empty_text_since_none_is_made(fake):
+    known = {"response": " ", "response_claims": (), "reference_claims": ("sky is blue",)}
+    row = replace(A, **known, chunks=chunks("today sky is blue", "\n"))
+    assert ragchecker_calls([row]) == {"claims": 0, "claim check": 1}
+    ragchecker_labels(fake.model(), [row], **QUIET)
+    assert len(fake.calls) == 1
+
+
 def test_claims_and_labels_that_are_there_are_kept_and_old_metrics_are_not(fake):
     model = fake.model()
     (whole,) = ragchecker_labels(model, [A], **QUIET)

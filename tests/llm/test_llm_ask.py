@@ -1,7 +1,5 @@
 """ask(): one Reply per prompt in order, concurrency, busy servers, interrupts, progress."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

@@ -1,7 +1,5 @@
 """Every way a call can go wrong has a name, a host, a model and a remedy; and no secret gets out."""
 
-from __future__ import annotations
-
 import json
 import logging
 import pickle

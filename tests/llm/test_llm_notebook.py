@@ -1,7 +1,5 @@
 """ask() in a real Jupyter kernel: in a cell, and under "Interrupt kernel"."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections import Counter

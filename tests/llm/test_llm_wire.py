@@ -2,8 +2,6 @@
 full is no answer.
 """
 
-from __future__ import annotations
-
 import json
 
 import httpx

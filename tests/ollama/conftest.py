@@ -2,8 +2,6 @@
 is none.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

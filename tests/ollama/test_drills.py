@@ -2,8 +2,6 @@
 a wrong digest.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

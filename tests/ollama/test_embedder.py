@@ -2,8 +2,6 @@
 the server refuses.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from ollama import Client

@@ -1,7 +1,5 @@
 """The experiment.yaml of `ragbench init` and the commands of README and docs, on a real Ollama."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

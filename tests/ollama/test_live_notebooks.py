@@ -5,8 +5,6 @@ SmolLM2's answers are bad on purpose: empty lists, one class alone and unreadabl
 break a cell.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

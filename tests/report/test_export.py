@@ -2,8 +2,6 @@
 file of others.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
