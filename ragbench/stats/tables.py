@@ -17,7 +17,7 @@ import pandas as pd
 from ragbench.data.relevance import linked_questions
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.records import GRADES
-from ragbench.stats.inputs import Seed, as_paired, group_index, several
+from ragbench.stats.inputs import Seed, as_floats, as_paired, group_index, several
 from ragbench.stats.intervals import Interval, bootstrap_ci, is_share, paired_bootstrap_difference
 from ragbench.stats.paired import holm, paired_permutation_test, power_analysis
 
@@ -338,7 +338,8 @@ def _paired_scores(
             "one row per question and system",
             "name the columns that tell them apart, as by=['N'], or keep one of them",
         )
-    wide = rows.pivot(index="question_id", columns=system, values=list(measures)).astype(float)
+    numbers = rows.assign(**{name: as_floats(rows[name], name) for name in measures})
+    wide = numbers.pivot(index="question_id", columns=system, values=list(measures))
     names = rows[system].unique()
     scores = {}
     for a, b in pairs or itertools.combinations(names, 2):

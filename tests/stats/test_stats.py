@@ -705,3 +705,13 @@ def test_no_rows_have_no_means():
         "high",
     ]
     assert stats.means(rows, ["system"], "x").empty
+
+
+@pytest.mark.parametrize("kind", ["boolean", object, "Int64"])
+def test_an_empty_cell_of_pandas_is_a_missing_value(kind):
+    rows = pd.DataFrame({"question_id": np.repeat(range(6), 2), "system": ["a", "b"] * 6})
+    rows["right"] = pd.Series([1, 0, pd.NA, 1, 0, 0, 1, 0, 1, 1, 0, 1], dtype=kind)
+    assert stats.means(rows, "system", "right")["unscored"].tolist() == [1, 0]
+    assert stats.compare(rows, "system", "right")[["n", "missing"]].to_numpy().tolist() == [[5, 1]]
+    with pytest.raises(DataError, match="system that are not numbers"):
+        stats.compare(rows, "system", "system")
