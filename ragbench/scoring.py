@@ -340,10 +340,13 @@ def _read_rows(rows: Any, columns: Mapping[str, str] | None) -> pd.DataFrame:
         if is_of_run and "system" not in rows:
             rows = answers_of(rows)
     table = read_answers(rows, columns)
-    if "context" not in table and "chunks" in table:
-        contexts = [None if is_missing(cell) else " ".join(cell) for cell in table["chunks"]]
+    if "chunks" in table:
+        joined = [None if is_missing(cell) else " ".join(cell) for cell in table["chunks"]]
         # objects: strings of pyarrow hold no half of a surrogate pair
-        table["context"] = pd.Series(contexts, table.index, dtype=object)
+        joined = pd.Series(joined, table.index, dtype=object)
+        contexts = table.get("context", joined)
+        # in a CSV a context that is not known is empty too
+        table["context"] = contexts.where(contexts.ne(""), joined)
     for label in table.columns.intersection([*LABELS]):
         cells = [_plain(cell) for cell in table[label]]
         table[label] = pd.Series(cells, table.index, dtype=object)

@@ -75,8 +75,8 @@ def _last_turn(value: Any) -> Any:
 
 def _no_list(value: Any) -> Any:
     if isinstance(value, list) and len(value) > 1:
-        named = "columns={'chunks': 'context'}"
-        raise PydanticCustomError("texts", f"one text; a list of what was retrieved is {named}")
+        how = "columns={'chunks': 'context'}"
+        raise PydanticCustomError("texts", f"one text; for a list of retrieved texts pass {how}")
     return value
 
 

@@ -247,12 +247,14 @@ def each_record(
 def _together(errors: list[DataError], head: str) -> DataError:
     if len(errors) == 1:
         return errors[0]
-    first = errors[0]
-    lines = [head, *(error.got for error in errors[:_LISTED])]
+    listed = errors[:_LISTED]
+    lines = [head, *(error.got for error in listed)]
     more = len(errors) - _LISTED
     if more > 0:
         lines.append(f"and {more} more")
-    return DataError("\n    ".join(lines), first.expected, first.do)
+    expected = dict.fromkeys(error.expected for error in listed)
+    steps = dict.fromkeys(error.do for error in listed)
+    return DataError("\n    ".join(lines), "; ".join(expected), "; ".join(steps))
 
 
 def shared_file(path: str | Path | None, *parts: str, name: str, do: str) -> Path:

@@ -253,6 +253,21 @@ def _every_number() -> dict[str, tuple[str, str]]:
     return columns
 
 
+def worst_and_best(columns: Iterable[str]) -> dict[str, tuple[float, float]]:
+    """Return the worst and the best value that each number can have."""
+    every = _every_number()
+    lower = lower_is_better()
+    ends = {}
+    for column in columns:
+        ends[column] = (0.0, 1.0)  # of a grade on another scale
+        if column in every:
+            name, _ = every[column]
+            ends[column] = METRICS[name].range
+        if column in lower:
+            ends[column] = ends[column][::-1]
+    return ends
+
+
 def lower_is_better() -> list[str]:
     """Return the columns of which less is better, such as ``hallucination``."""
     return [

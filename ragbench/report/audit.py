@@ -54,6 +54,11 @@ class _Check(NamedTuple):
     meaning: str
 
 
+def _numbers(column: pd.Series) -> pd.Series:
+    """Return a column as numbers: of a CSV it is text."""
+    return pd.to_numeric(column, errors="coerce")
+
+
 def _mixed(digests: pd.Series, models: pd.Series) -> pd.Series:
     """Mark the rows whose model has other weights than most rows under the same name."""
     usual = digests.groupby(models, dropna=False).transform(lambda part: part.mode().get(0))
@@ -69,13 +74,13 @@ _CHECKS: Mapping[str, _Check] = {
     "zero-score hits": _Check(
         IR_SCORE,
         ("zero_hits",),
-        lambda hits: hits > 0,
+        lambda hits: _numbers(hits) > 0,
         "chunks that share nothing with the question count as found",
     ),
     "empty contexts": _Check(
         IR_SCORE,
         ("context_tokens", "N"),
-        lambda tokens, n: (n > 0) & tokens.eq(0),
+        lambda tokens, n: (_numbers(n) > 0) & _numbers(tokens).eq(0),
         "a budget above 0, and no token of context",
     ),
     "truncated answers": _Check(
@@ -96,7 +101,7 @@ _CHECKS: Mapping[str, _Check] = {
     "answers cut for the judge": _Check(
         RIGHT,
         ("judge_answer_cut",),
-        lambda cut: cut.eq(True),
+        lambda cut: cut.astype(str).eq("True"),
         "longer than 4,000 characters: graded by their beginning",
     ),
     "mixed judges": _Check(RIGHT, ("judge_digest", "judge"), _mixed, "other weights, same name"),

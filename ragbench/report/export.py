@@ -21,8 +21,9 @@ from ragbench import plots
 from ragbench.comparison import format_comparison
 from ragbench.data.ragchecker import RagResult, RagResults
 from ragbench.errors import ConfigError
-from ragbench.experiment.rows import load_run, run_folder
+from ragbench.experiment.rows import answers_of, load_run, run_folder
 from ragbench.llm import Cassette
+from ragbench.metrics.table import worst_and_best
 from ragbench.report.audit import audit, audit_rows
 from ragbench.report.factors import measured, run_tables
 from ragbench.report.methods import Methods, are_compared
@@ -104,7 +105,8 @@ def export(
         tables += of_scores
     files = {"manifest.json": manifest}
     cassette = folder / "cassette.sqlite"
-    return _write(_Report(name, rows, tables, words, files, notes, f"{name}:", cassette), to)
+    named = answers_of(rows)  # so that they can be scored again
+    return _write(_Report(name, named, tables, words, files, notes, f"{name}:", cassette), to)
 
 
 def _gaps(
@@ -154,7 +156,7 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
     tables = _score_tables(table, name)
     words = Methods.of_scores(table, _intervals(tables))
     cell = [column for column in ("system",) if column in table]
-    checks = audit_rows(table, table.attrs["numbers"], cell)
+    checks = audit_rows(table, worst_and_best(table.attrs["numbers"]), cell)
     tables.append(_audit_table(checks, name))
     return _write(_Report(name, table, tables, words, files, notes), to)
 

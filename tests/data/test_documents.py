@@ -310,3 +310,14 @@ def test_a_text_of_html_may_be_longer_than_the_parser_reads_by_default(put):
     )
     assert document.text.endswith("last")
     assert document.text.count("word") == 2_200_000
+
+
+def test_what_to_do_about_each_kind_of_bad_file_is_said(tmp_path):
+    (tmp_path / "bad.pdf").write_bytes(b"%PDF no more")
+    (tmp_path / "latin.txt").write_bytes("Mühle".encode("latin-1"))
+    (tmp_path / "second.txt").write_bytes("Mühle".encode("latin-1"))
+    with pytest.raises(DataError) as caught:
+        load_documents(tmp_path)
+    assert caught.value.do.startswith("open it, and save or export it again; in Excel: File")
+    assert caught.value.do.count("in Excel") == 1
+    assert caught.value.expected == "a whole PDF file without a password; text in UTF-8"

@@ -340,3 +340,18 @@ def test_whatever_the_unscored_rows_were_the_mean_lies_in_the_range(values, trut
 def test_a_table_that_is_not_of_a_run_is_sent_to_audit_rows():
     with pytest.raises(DataError, match=r"the columns system, f1(?s:.)*audit_rows"):
         audit(pd.DataFrame({"system": ["a"], "f1": [1.0]}))
+
+
+def test_columns_that_a_csv_holds_as_text_are_checked_as_their_numbers():
+    rows = pd.DataFrame(
+        {
+            "N": [20, 20, 0],
+            "zero_hits": [2, 0, 0],
+            "context_tokens": [0, 20, 0],
+            "judge_answer_cut": [True, False, False],
+        }
+    )
+    for frame in (audit_rows(rows), audit_rows(rows.astype(str))):
+        assert counts(frame, "rows", "zero-score hits") == [1, 3]
+        assert counts(frame, "rows", "empty contexts") == [1, 3]
+        assert counts(frame, "rows", "answers cut for the judge") == [1, 3]

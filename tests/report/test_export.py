@@ -34,6 +34,7 @@ from ragbench import plots
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import load_manifest, load_rows
 from ragbench.llm import Cassette, chat_model
+from ragbench.metrics.table import METRICS, Metric
 from ragbench.report import methods as methods_module
 from ragbench.report.export import MARKER, export, export_scores
 from ragbench.report.factors import factor_table, measured
@@ -708,3 +709,36 @@ def test_methods_name_the_intervals_that_the_tables_have(live_run):
     kinds = "Student's t; percentile bootstrap [@efron1993bootstrap] (2,000 resamples, seed 0)."
     assert f"Means have 95% intervals: {kinds}" in words
     assert "95% intervals" not in Methods.of_run(manifest, counts).markdown
+
+
+def test_the_audit_of_scores_takes_the_worst_and_the_best_value_of_each_metric(
+    tmp_path, monkeypatch
+):
+    words = Metric(("answer",), lambda answer: len(answer.split()), "mine", (0, 100))
+    worse = replace(words, lower_is_better=("extra",))
+    monkeypatch.setitem(METRICS, "words", words)
+    monkeypatch.setitem(METRICS, "extra", worse)
+    table = rb.score([{"answer": "a b"}, {"answer": None}], ["words", "extra"])
+    export_scores(table, tmp_path / "r", "mine")
+    audited = pd.read_csv(tmp_path / "r" / "tables" / "audit.csv").set_index(["table", "check"])
+    ends = ["if_worst", "if_best"]
+    assert audited.loc[("words", "unscored"), ends].tolist() == [1.0, 51.0]
+    assert audited.loc[("extra", "unscored"), ends].tolist() == [51.0, 1.0]
+
+
+def test_exported_rows_of_several_systems_are_scored_again_and_what_is_not_known_is_not_0(
+    tmp_path,
+):
+    data = {"m": {"use": "minihop", "limit": 3}}
+    chunker = {"c": {"use": "token_chunks", "size": 60}}
+    grid = rb.Experiment(
+        "e", data=data, chunker=chunker, retriever="BM25", N=[30, 60], folder=tmp_path / "e"
+    )
+    grid.run(progress=False)
+    export(tmp_path / "e", tmp_path / "r")
+    first = rb.score(tmp_path / "e", ["ir_score", "eir"])
+    again = rb.score(tmp_path / "r" / "rows.csv", ["ir_score", "eir"])
+    # without a generator the texts of the largest N alone are kept
+    assert first["ir_score"].isna().tolist() == [True, False] * 3
+    for column in ("question_id", "system", "ir_score", "eir", "unscored", "reason"):
+        assert again[column].fillna(-1).tolist() == first[column].fillna(-1).tolist()
