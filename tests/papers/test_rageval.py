@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from checks import refusals
 from hypothesis import given
 from hypothesis import strategies as st
 from notebook_parts import parts
@@ -35,22 +36,20 @@ ENGLISH = {"BM25": rageval.bm25("en")}
 
 def small_dataset():
     """Two reports with the same first sentence; only the title tells them apart."""
-    texts = {
-        "Marn": "Profit rose to 7 crowns in the third quarter. Staff stayed as it was.",
-        "Voss": "Profit fell to 3 crowns in the third quarter. A mill was sold in May.",
-    }
-    documents = [
-        Document(name, f"{title} Ltd", text, (), EN)
-        for name, (title, text) in zip("ab", texts.items(), strict=True)
-    ]
-    fell = ("Profit fell to 3 crowns in the third quarter.",)
-    sold = ("A mill was sold in May.", "Staff stayed as it was.")
-    questions = (
-        Question("q1", "What was the profit of Voss?", "3", fell, "f", meta=EN),
-        Question("q2", "Was a mill sold?", "yes", sold, "f", meta=EN),
-        Question("q3", "Who painted the mill?", "not said", (), "u", meta=EN),
+    rose = "Profit rose to 7 crowns in the third quarter."
+    fell = "Profit fell to 3 crowns in the third quarter."
+    stayed = "Staff stayed as it was."
+    sold = "A mill was sold in May."
+    documents = (
+        Document("a", "Marn Ltd", f"{rose} {stayed}", (), EN),
+        Document("b", "Voss Ltd", f"{fell} {sold}", (), EN),
     )
-    return Dataset("small", questions, tuple(documents))
+    questions = (
+        Question("q1", "What was the profit of Voss?", "3", (fell,), meta=EN),
+        Question("q2", "Was a mill sold?", "yes", (sold, stayed), meta=EN),
+        Question("q3", "Who painted the mill?", "not said", meta=EN),
+    )
+    return Dataset("small", questions, documents)
 
 
 REPORTS = {
@@ -101,25 +100,18 @@ def reports(language="en", documents=3):
     return Dataset("reports", tuple(questions), tuple(texts))
 
 
-def scores(rows, question, **where):
-    for column, value in where.items():
-        rows = rows[rows[column] == value]
-    one = rows[rows["question_id"] == question]
-    assert len(one) == 1
-    return one["recall"].item(), one["eir"].item()
-
-
 def test_recall_and_eir_by_hand_with_and_without_the_metadata_prefix():
     rows = rageval.retrieval_rows(small_dataset(), ENGLISH, {"1": (50, 1), "2": (50, 2)})
+    scores = rows.set_index(["question_id", "k", "prefix"])[["recall", "eir"]].T
     # Sentences of 45, 24, 45 and 23 characters: each is a chunk of its own. Without the title
     # "profit" stands in a#0 and b#0 alike and the tie falls to a#0; with it, only Voss's chunks
     # have "voss", and b#0 has both terms.
-    assert scores(rows, "q1", k=1, prefix=False) == (0.0, 0.0)
-    assert scores(rows, "q1", k=1, prefix=True) == (1.0, 1.0)
-    assert scores(rows, "q1", k=2, prefix=False) == (1.0, pytest.approx(9 / 18))
+    assert scores["q1", 1, False].tolist() == [0.0, 0.0]
+    assert scores["q1", 1, True].tolist() == [1.0, 1.0]
+    assert scores["q1", 2, False].tolist() == pytest.approx([1.0, 9 / 18])
     # Half of the references, 6 of 6 words of the one passage.
-    assert scores(rows, "q2", k=1, prefix=False) == (0.5, 1.0)
-    assert all(math.isnan(v) for v in scores(rows, "q3", k=1, prefix=True))
+    assert scores["q2", 1, False].tolist() == [0.5, 1.0]
+    assert scores["q3", 1, True].isna().all()
 
 
 def test_questions_without_references_are_counted_as_unscored():
@@ -130,44 +122,42 @@ def test_questions_without_references_are_counted_as_unscored():
 
 def slow_rows(data, size, k, prefix, terms):
     language = data.questions[0].meta["language"]
-    chunks = []
+    places = []
+    pieces = []
+    indexed = []
     for document in data.documents:
         text = document.text
         start = None
-        made = []
         position = 0
         for sentence in split_sentences(text, language):
             at = text.find(sentence, position)
             position = at + len(sentence)
             if start is None or position - start > size:
                 start = at
-                made.append("")
-            made[-1] = text[start:position]
-        chunks += [(f"{document.id}#{i}", piece, document.title) for i, piece in enumerate(made)]
-    indexed = [f"({title}) {piece}" if prefix else piece for _, piece, title in chunks]
+                places.append((document.id, len(places)))
+                pieces.append("")
+                indexed.append("")
+            pieces[-1] = text[start:position]
+            indexed[-1] = f"({document.title}) {pieces[-1]}" if prefix else pieces[-1]
     result = []
     for question in data.questions:
-        scored = slow_scores(indexed, question.text, "lucene", 1.2, 0.75, terms)
-        ranking = [
-            (-score, name, piece)
-            for score, (name, piece, _) in zip(scored, chunks, strict=True)
-            if score > 0
-        ]
-        passages = [piece for _, _, piece in sorted(ranking)[:k]]
-        if not question.references:
-            result.append((float("nan"), float("nan")))
-            continue
-        whole = 0
-        words = 0
-        count = len if language == "zh" else lambda s: len(s.split())
+        scores = slow_scores(indexed, question.text, "lucene", 1.2, 0.75, terms)
+        ranking = sorted(range(len(pieces)), key=lambda i: (-scores[i], places[i]))
+        passages = [pieces[i] for i in ranking[:k] if scores[i] > 0]
+        whole = []
         for reference in question.references:
             sentences = split_sentences(reference, language)
             if all(any(s in p for p in passages) for s in sentences):
-                whole = whole + 1
-                words = words + sum(map(count, sentences))
-        total = sum(map(count, passages))
-        result.append((whole / len(question.references), words / total if total else float("nan")))
+                whole.append(words_of(sentences, language))
+        recall = len(whole) / len(question.references) if question.references else math.nan
+        total = words_of(passages, language)
+        result.append((recall, sum(whole) / total if total and question.references else math.nan))
     return result
+
+
+def words_of(texts, language):
+    joined = " ".join(texts)
+    return len(joined.replace(" ", "")) if language == "zh" else len(joined.split())
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -194,8 +184,8 @@ def test_a_smaller_k_is_the_beginning_of_a_larger_one():
     alone = rageval.retrieval_rows(data, make, {"2": (64, 2)}, prefix=[True])
     assert both[both["k"] == 2].reset_index(drop=True).equals(alone)
     recall = both.pivot(index="question_id", columns="k", values="recall").dropna()
-    assert (recall[6] >= recall[2]).all()
-    assert (recall[6] > recall[2]).any()
+    more = recall[6] - recall[2]
+    assert more.min() >= 0 < more.max()
 
 
 def test_rows_come_in_the_order_of_settings_prefix_retrievers_and_questions():
@@ -236,58 +226,50 @@ def test_sentence_chunks_keep_every_sentence_once_and_the_size(size, unit, langu
     document = SETS[language].documents[0]
     plain = Document(document.id, document.title, document.text)
     chunks = sentence_chunks([plain], size, unit, language)
-    sentences = split_sentences(document.text, language)
-    assert [s for c in chunks for s in split_sentences(c.text, language)] == list(sentences)
+    inside = [split_sentences(c.text, language) for c in chunks]
+    assert [s for own in inside for s in own] == list(split_sentences(document.text, language))
     assert all(c.text in document.text for c in chunks)
-    for before, after in zip([None, *chunks], chunks, strict=False):
-        own = split_sentences(after.text, language)
-        assert len(own) == 1 or length(after.text, unit) <= size
-        if before is not None:
-            joined = document.text[
-                document.text.index(before.text) : document.text.index(own[0]) + len(own[0])
-            ]
-            assert length(joined, unit) > size, (
-                "the first sentence would have fitted into the chunk before"
-            )
+    assert all(
+        len(own) == 1 or length(chunk.text, unit) <= size
+        for chunk, own in zip(chunks, inside, strict=True)
+    )
+    for chunk, (first, *_) in zip(chunks, inside[1:], strict=False):
+        start = document.text.index(chunk.text)
+        joined = document.text[start : document.text.index(first) + len(first)]
+        assert length(joined, unit) > size, "the sentence would have fitted into the chunk before"
 
 
 SETS = {language: reports(language, 1) for language in ("en", "zh")}
 
 
 def length(text, unit):
-    return (
-        len(text)
-        if unit == "characters"
-        else len(default_tokenizer().encode(text, add_special_tokens=False).ids)
-    )
+    if unit == "characters":
+        return len(text)
+    return len(default_tokenizer().encode(text, add_special_tokens=False).ids)
 
 
 def test_windows_of_tokens_cut_inside_sentences_and_sentence_chunks_do_not():
     documents = reports(documents=6).documents
     whole = {s for d in documents for s in split_sentences(d.text, "en")}
-    chunks = {how: rageval.cut_documents(documents, 30, how) for how in rageval.CUTS}
-    torn = {
-        how: sum(split_sentences(c.text, "en")[-1] not in whole for c in made)
-        for how, made in chunks.items()
-    }
-    assert torn["characters"] == torn["tokens"] == 0
-    assert torn["windows"] >= len(chunks["windows"]) / 2
-    assert len(chunks["characters"]) > len(chunks["tokens"])
-    assert sum(length(c.text, "tokens") for c in chunks["windows"]) == sum(
-        length(d.text, "tokens") for d in documents
+
+    def torn(chunks):
+        return sum(split_sentences(c.text, "en")[-1] not in whole for c in chunks)
+
+    def tokens(texts):
+        return sum(length(one.text, "tokens") for one in texts)
+
+    characters, in_tokens, windows = (
+        rageval.cut_documents(documents, 30, how) for how in ("characters", "tokens", "windows")
     )
+    assert torn(characters) == torn(in_tokens) == 0
+    assert torn(windows) >= len(windows) / 2
+    assert len(characters) > len(in_tokens)
+    assert tokens(windows) == tokens(documents)
 
 
 def test_character_bigrams_by_hand():
-    assert rageval.character_bigrams("公司于2012年，上市A股。") == [
-        "公司",
-        "司于",
-        "2012",
-        "年",
-        "上市",
-        "a",
-        "股",
-    ]
+    terms = rageval.character_bigrams("公司于2012年，上市A股。")
+    assert " ".join(terms) == "公司 司于 2012 年 上市 a 股"
     assert rageval.character_bigrams("，。 ") == []
 
 
@@ -316,16 +298,14 @@ def test_the_tokenizer_is_named_in_the_retrievers_settings():
 
 
 def test_queries_are_cut_after_128_tokens():
-    short, cut = rageval.cut_queries(["a few words", "word " * 200])
-    assert short == "a few words"
-    assert cut.split() == ["word"] * 128
-    assert rageval.cut_queries(["word " * 128, "word " * 129]) == [
-        "word " * 128,
-        ("word " * 128).strip(),
-    ]
-    asked = [replace(small_dataset().questions[0], text="what " * 128 + "profit of Voss?")]
-    data = replace(small_dataset(), questions=tuple(asked))
+    most = "word " * 128
+    queries = ["a few words", most, most + "word ", "word " * 200]
+    cut = ["a few words", most, most.strip(), most.strip()]
+    assert rageval.cut_queries(queries) == cut
+    data = small_dataset()
     # stop words: no passage is found
+    long = replace(data.questions[0], text="what " * 128 + "profit of Voss?")
+    data = replace(data, questions=(long,))
     rows = rageval.retrieval_rows(data, ENGLISH, {"1": (50, 1)}, prefix=[True])
     assert rows["recall"].tolist() == [0.0]
     assert rows["eir"].isna().all()
@@ -363,33 +343,21 @@ def dragonball():
         pytest.skip("DRAGONBall is not in RAGBENCH_DATA/rageval")
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: load_dataset("squad", rageval.DATA), "squad.*\n.*dragonball"),
-        (lambda: load_dataset("dragonball", rageval.DATA, per_kind=0), "per_kind=0"),
-        (lambda: sentence_chunks([], 9, "words"), "words.*\n.*characters"),
-        (
-            lambda: rageval.retrieval_rows(
-                small_dataset(), {"BM25": rageval.bm25()}, {"x": (5, 0)}
-            ),
-            "k=0",
-        ),
-    ],
+test_bad_input_says_what_to_do = refusals(
+    (lambda: load_dataset("squad", rageval.DATA), RagbenchError, "squad.*\n.*dragonball"),
+    (lambda: sentence_chunks([], 9, "words"), RagbenchError, "words.*\n.*characters"),
+    (lambda: rageval.retrieval_rows(small_dataset(), ENGLISH, {"x": (5, 0)}), RagbenchError, "k=0"),
 )
-def test_bad_input_says_what_to_do(call, message):
-    with pytest.raises(RagbenchError, match=message):
-        call()
 
 
 @pytest.mark.skipif(
     shared_data("rageval", "dragonball_docs.jsonl") is None, reason="needs RAGBENCH_DATA/rageval"
 )
 def test_first_documents_of_dragonball_keep_only_the_questions_about_them():
-    few, all_of_it = (rageval.dragonball(documents=n) for n in (4, 40))
+    few, every = (rageval.dragonball(documents=n) for n in (4, 40))
     assert len(few.documents) == 4
-    assert few.documents == all_of_it.documents[:4]
+    assert few.documents == every.documents[:4]
     ids = {d.id for d in few.documents}
-    assert few.questions == tuple(q for q in all_of_it.questions if set(q.meta["doc_ids"]) <= ids)
-    assert 20 < len(few.questions) < 0.3 * len(all_of_it.questions)
-    assert len(all_of_it.questions) == 1574
+    assert few.questions == tuple(q for q in every.questions if ids.issuperset(q.meta["doc_ids"]))
+    assert 20 < len(few.questions) < 0.3 * len(every.questions)
+    assert len(every.questions) == 1574
