@@ -4,6 +4,7 @@ runs.
 
 import json
 import math
+import re
 from itertools import product
 from types import SimpleNamespace
 
@@ -37,8 +38,8 @@ def agreement(pairs, seed=0):
 
 def test_ties_count_half_in_expectation_and_unscored_pairs_are_counted():
     row = agreement(frame([0.9, 0.5, 0.1, NAN, 0.7], [0.1, 0.5, 0.2, 0.3, 0.2]))
-    assert row["agreement"] == (2 + 0.5) / 4
-    assert row[["wins", "ties", "losses", "n", "unscored"]].tolist() == [2, 1, 1, 4, 1]
+    names = ["agreement", "wins", "ties", "losses", "n", "unscored"]
+    assert row[names].tolist() == [(2 + 0.5) / 4, 2, 1, 1, 4, 1]
     assert row["at_random"] in (0.5, 0.75)
 
 
@@ -72,49 +73,32 @@ def model_reply(body):
     the answer's name.
     """
     prompt = body["messages"][0]["content"]
-    fields = body["format"]["properties"]
-    if "claims" in fields:
-        answer = prompt.split("Answer:\n")[1].split("\n\nReply")[0]
-        made = {"claims": [s.strip() + "." for s in answer.split(".") if s.strip()]}
-    elif "labels" in fields:
-        made = verdicts(prompt)
-    elif "questions" in fields:
-        answer = prompt.split("Answer:\n")[1].split("\n\nReply")[0]
-        made = {"questions": ["Who built the tower?" if "Ann" in answer else "What is a fern?"] * 3}
-    elif "sentences" in fields:
-        made = {"sentences": ["Ann built it."]}
-    elif "score" in fields:
-        made = {"score": 9 if "Ann" in prompt.split("Rob")[0] and "Rob" not in prompt else 2}
-    else:
-        made = {"better": 1}
-    return json.dumps(made)
+    (field, *_) = body["format"]["properties"]
+    answer = prompt.split("Answer:\n")[-1].split("\n\nReply")[0]
+    if field == "labels":
+        return json.dumps(verdicts(prompt))
+    made = {
+        "claims": [s.strip() + "." for s in answer.split(".") if s.strip()],
+        "questions": ["Who built the tower?" if "Ann" in answer else "What is a fern?"] * 3,
+        "sentences": ["Ann built it."],
+        "score": 2 if "Rob" in prompt else 9,
+        "better": 1,
+    }
+    return json.dumps({field: made[field]})
 
 
-F = [
-    Pair(
-        "w",
-        "Who built the tower?",
-        "Ann built it.",
-        "Rob built it. Ann built it.",
-        "Ann built it. It is tall.",
-    )
-]
-C = [
-    Pair(
-        "w",
-        F[0].question,
-        "Ann built it. It is tall.",
-        "Ann built it. It is tall. Moss grows. Rain falls.",
-    )
-]
+WHO = "Who built the tower?"
+TALL = "Ann built it. It is tall."
+F = [Pair("w", WHO, "Ann built it.", "Rob built it. Ann built it.", TALL)]
+C = [Pair("w", WHO, TALL, f"{TALL} Moss grows. Rain falls.")]
+ALL = {"faithfulness": F, "answer_relevance": F, "context_relevance": C}
 
 
 def test_a_ranking_that_always_takes_the_first_place_is_a_tie_with_full_position_bias():
     with FakeOllama(reply=model_reply) as server:
         tables, bias = BOOK.baseline_scores(server.model(), F, "faithfulness", **QUIET)
         prompts = [call.prompt for call in server.calls]
-    assert len(prompts) == 4
-    assert all(F[0].context in prompt and F[0].question not in prompt for prompt in prompts)
+    assert [(TALL in prompt, WHO in prompt) for prompt in prompts] == [(True, False)] * 4
     assert bias == 0.5
     assert tables["GPT Ranking"][["better", "worse"]].to_numpy().tolist() == [[0.5, 0.5]]
     assert tables["GPT Score"][["better", "worse"]].to_numpy().tolist() == [[9.0, 2.0]]
@@ -125,10 +109,8 @@ def test_a_ranking_that_sees_the_better_text_in_both_orders_wins_without_bias():
     def choose(body):
         if "score" in body["format"]["properties"]:
             return json.dumps({"score": 5})
-        prompt = body["messages"][0]["content"]
-        return json.dumps(
-            {"better": 1 if prompt.index("Ann did.") < prompt.index("Ferns grow.") else 2}
-        )
+        first = re.search("Ann did|Ferns grow", body["messages"][0]["content"])
+        return json.dumps({"better": 1 if first[0] == "Ann did" else 2})
 
     pairs = [Pair("w", "Who built it?", "Ann did.", "Ferns grow.")]
     with FakeOllama(reply=choose) as server:
@@ -150,37 +132,30 @@ def test_a_pair_is_recorded_with_both_scores_and_the_place_chosen_in_each_order(
 
 def test_the_shipped_scores_and_choices_give_the_cells_of_the_ledger():
     shipped = pd.read_csv(packaged_data("recordings", "ragas_baselines.csv"))
-    assert shipped.columns.tolist() == [
-        "dimension",
-        "id",
-        "better",
-        "worse",
-        "better_first",
-        "better_second",
-    ]
+    names = ["dimension", "id", "better", "worse", "better_first", "better_second"]
+    assert shipped.columns.tolist() == names
     assert shipped.groupby("dimension").size().to_dict() == dict.fromkeys(DIMENSIONS, 50)
     assert shipped[["better", "worse"]].stack().between(0, 10).all()
     assert set(shipped[["better_first", "better_second"]].stack().dropna()) <= {1, 2}
-    ledger = (
-        pd.read_csv(project_root() / "figures" / "ledger.csv")
-        .query("paper == 'ragas'")
-        .set_index(["row", "column"])
-    )
+    ledger = pd.read_csv(project_root() / "figures" / "ledger.csv")
+    cells = ledger[ledger["paper"] == "ragas"].set_index(["row", "column"])
     for dimension, own in shipped.groupby("dimension"):
-        scored = own.dropna(subset=["better", "worse"])
         ranked = own.dropna(subset=["better_first", "better_second"])
-        wins = [
-            (row.better > row.worse) + (row.better == row.worse) / 2 for row in scored.itertuples()
-        ]
-        right = [
-            ((row.better_first == 1) + (row.better_second == 2)) / 2 for row in ranked.itertuples()
-        ]
-        for name, values in {"GPT Score": wins, "GPT Ranking": right}.items():
-            cell = ledger.loc[
-                f"{name}: Qwen2.5-Coder-1.5B (construction)", dimension.replace("_", " ")
-            ]
-            assert cell["ours"] == pytest.approx(sum(values) / len(values))
+        right = ranked["better_first"].eq(1) + ranked["better_second"].eq(2).astype(int)
+        for name, share in {
+            "GPT Score": wins_of(own).mean(),
+            "GPT Ranking": right.mean() / 2,
+        }.items():
+            row = f"{name}: Qwen2.5-Coder-1.5B (construction)"
+            cell = cells.loc[row, dimension.replace("_", " ")]
+            assert cell["ours"] == pytest.approx(share)
             assert cell["n"] + cell["unscored"] == 50
+
+
+def wins_of(pairs):
+    """Of the pairs with both scores: 1 where the better one has more, a half for a tie."""
+    scored = pairs[["better", "worse"]].dropna().round(6)
+    return scored["better"].gt(scored["worse"]) + scored["better"].eq(scored["worse"]) / 2
 
 
 def test_the_shipped_labels_give_the_agreement_that_the_notebook_shows():
@@ -191,15 +166,10 @@ def test_the_shipped_labels_give_the_agreement_that_the_notebook_shows():
     assert set(texts["verdicts"].dropna().explode()) == {"Yes", "No"}
     assert texts["cosines"].dropna().map(len).eq(3).all()
     wins = {"faithfulness": (40, 50), "answer_relevance": (22, 50), "context_relevance": (38.5, 49)}
+    texts["score"] = list(map(BOOK.text_score, texts.to_dict("records")))
     for dimension, own in texts.groupby("dimension"):
-        pairs = BOOK.as_pairs(
-            own.assign(score=[BOOK.text_score(text) for text in own.to_dict("records")]), "score"
-        )
-        scored = pairs.dropna().round(6)
-        won = [
-            (row.better > row.worse) + (row.better == row.worse) / 2 for row in scored.itertuples()
-        ]
-        assert (sum(won), len(won)) == wins[dimension]
+        won = wins_of(BOOK.as_pairs(own, "score"))
+        assert (won.sum(), len(won)) == wins[dimension]
 
 
 SIDES = ("better", "worse")
@@ -222,12 +192,14 @@ RUN = run(
 
 def test_rescoring_shows_rows_that_do_not_come_out():
     assert list(BOOK.rescore("ff", RUN, None)) == [1.0, 0.5]  # the second was recorded as 0.25
-    assert BOOK.recorded_pairs(RUN).to_numpy().tolist() == [["a", 1.0, 0.25]]
-    assert BOOK.recorded_pairs(RUN, [0.5, 0.5]).to_numpy().tolist() == [["a", 0.5, 0.5]]
+
+    def recorded(*options, **named):
+        return BOOK.recorded_pairs(RUN, *options, **named).fillna(-1).to_numpy().tolist()
+
+    assert recorded() == [["a", 1.0, 0.25]]
+    assert recorded([0.5, 0.5]) == [["a", 0.5, 0.5]]
     # The worse text's replies were not parsed: its recorded score stands for nothing.
-    whole = BOOK.recorded_pairs(RUN, whole=True)
-    assert whole["better"].tolist() == [1.0]
-    assert whole["worse"].isna().all()
+    assert recorded(whole=True) == [["a", 1.0, -1]]
 
 
 def test_readability_counts_labels_rows_flags_and_cut_replies():
@@ -237,27 +209,22 @@ def test_readability_counts_labels_rows_flags_and_cut_replies():
     assert [*BOOK.readability("cr", context).values()] == ["context_relevance", 2, 1, 2, 1, 1, 0]
 
 
-def text(dimension, **labels):
-    return {
-        "dimension": dimension,
-        "verdicts": math.nan,
-        "cosines": math.nan,
-        "extracted": math.nan,
-    } | labels
-
-
-def test_scores_come_from_verdicts_cosines_and_counts():
-    score = BOOK.text_score
-    assert score(text("faithfulness", verdicts=["Yes", "No", "Yes", "Yes"])) == 0.75
-    assert score(text("answer_relevance", cosines=[0.5, 1.0])) == 0.75
-    assert score(text("context_relevance", extracted=1.0, sentences=4.0)) == 0.25
-    unread = [text("faithfulness", verdicts=["Yes", None]), text("faithfulness", verdicts=[])]
-    unread += [
-        text("faithfulness"),
-        text("answer_relevance"),
-        text("context_relevance", sentences=math.nan),
-    ]
-    assert all(math.isnan(score(each)) for each in unread)
+@pytest.mark.parametrize(
+    ("dimension", "labels", "score"),
+    [
+        ("faithfulness", {"verdicts": ["Yes", "No", "Yes", "Yes"]}, 0.75),
+        ("answer_relevance", {"cosines": [0.5, 1.0]}, 0.75),
+        ("context_relevance", {"extracted": 1.0, "sentences": 4.0}, 0.25),
+        ("faithfulness", {"verdicts": ["Yes", None]}, NAN),
+        ("faithfulness", {"verdicts": []}, NAN),
+        ("faithfulness", {}, NAN),
+        ("answer_relevance", {}, NAN),
+        ("context_relevance", {"sentences": NAN}, NAN),
+    ],
+)
+def test_scores_come_from_verdicts_cosines_and_counts(dimension, labels, score):
+    text = {"dimension": dimension} | dict.fromkeys(("verdicts", "cosines", "extracted"), NAN)
+    assert BOOK.text_score(text | labels) == pytest.approx(score, nan_ok=True)
 
 
 def test_a_pair_is_won_tied_lost_or_unscored():
@@ -268,47 +235,43 @@ def test_a_pair_is_won_tied_lost_or_unscored():
 def test_shared_words_ask_each_dimensions_own_question():
     idf = {"tower": 1.0, "ann": 3.0, "built": 2.0, "moss": 2.0}
     pair = Pair("a", "built tower", "", "", "Ann built moss")
-    assert BOOK.shared_words(pair, "Ann tower", "faithfulness", idf) == 3 / 4
-    assert BOOK.shared_words(pair, "Ann tower", "answer_relevance", idf) == 1 / 3
-    assert BOOK.shared_words(pair, "Ann tower", "context_relevance", idf) == 1 / 4
+    for name, share in zip(DIMENSIONS, (3 / 4, 1 / 3, 1 / 4), strict=True):
+        assert BOOK.shared_words(pair, "Ann tower", name, idf) == share
 
 
 def test_length_is_tried_in_the_direction_that_helps():
     assert BOOK.BETTER == {"faithfulness": -1, "answer_relevance": 1, "context_relevance": -1}
 
 
-def conclusion_of(**test):
-    return BOOK.conclusion(SimpleNamespace(beside="length", other=0.68, **test))
-
-
-def test_a_conclusion_needs_a_small_corrected_p():
-    assert conclusion_of(p_holm=0.04, difference=0.1) == "above length (0.68)"
-    assert conclusion_of(p_holm=0.04, difference=-0.1) == "below length (0.68)"
-    assert conclusion_of(p_holm=0.06, difference=0.3) == "not shown to differ from length (0.68)"
-    assert conclusion_of(p_holm=math.nan, difference=0.3).startswith("not shown")
+@pytest.mark.parametrize(
+    ("p", "difference", "said"),
+    [
+        (0.04, 0.1, "above length (0.68)"),
+        (0.04, -0.1, "below length (0.68)"),
+        (0.06, 0.3, "not shown to differ from length (0.68)"),
+        (NAN, 0.3, "not shown to differ from length (0.68)"),
+    ],
+)
+def test_a_conclusion_needs_a_small_corrected_p(p, difference, said):
+    test = SimpleNamespace(beside="length", other=0.68, p_holm=p, difference=difference)
+    assert BOOK.conclusion(test) == said
 
 
 def test_texts_are_labelled_without_keeping_them(minilm):
     with FakeOllama(reply=model_reply) as server:
-        pairs = {"faithfulness": F, "answer_relevance": F, "context_relevance": C}
-        table = BOOK.label_texts(server.model(), pairs, embedder=minilm, **QUIET)
+        table = BOOK.label_texts(server.model(), ALL, embedder=minilm, **QUIET)
     better, worse = (table[table["side"] == side] for side in SIDES)
     assert better["verdicts"].dropna().tolist() == [["Yes"]]
     assert worse["verdicts"].dropna().tolist() == [["No", "Yes"]]
     assert worse["cosines"].dropna().map(len).tolist() == [3]
     assert worse[["extracted", "sentences", "altered"]].dropna().to_numpy().tolist() == [[1, 4, 0]]
     assert better["words"].tolist() == [3, 3, 6]
-    assert (
-        not table.astype(str)
-        .apply(lambda column: column.str.contains("Ann|built|tall"))
-        .any(axis=None)
-    )
+    assert not re.search("Ann|built|tall", table.to_csv())
 
 
 def test_what_could_not_be_read_is_none():
     with FakeOllama(reply=lambda body: "no JSON") as server:
-        pairs = {"faithfulness": F, "answer_relevance": F, "context_relevance": C}
-        table = BOOK.label_texts(server.model(), pairs, **QUIET)
+        table = BOOK.label_texts(server.model(), ALL, **QUIET)
     assert table[["verdicts", "cosines", "extracted"]].isna().all(axis=None)
 
 
@@ -321,11 +284,10 @@ def test_scores_of_texts_are_laid_side_by_side():
 
 def test_rows_become_cells_of_the_published_table(tmp_path, monkeypatch):
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path))
-    pairs = pd.DataFrame({"better": [1.0, 0.5, math.nan], "worse": [0.0, 0.5, 1.0]})
+    pairs = frame([1.0, 0.5, NAN], [0.0, 0.5, 1.0])
     table = BOOK.agreement_table({("made", "answer_relevance"): pairs})
-    assert table[["source", "dimension", "agreement", "n", "unscored"]].to_numpy().tolist() == [
-        ["made", "answer relevance", 0.75, 2, 1]
-    ]
+    names = ["source", "dimension", "agreement", "n", "unscored"]
+    assert table[names].to_numpy().tolist() == [["made", "answer relevance", 0.75, 2, 1]]
     cells = table.assign(source="RAGAS (construction)").rename(columns=BOOK.AS_CELLS)
     papers.record("ragas", "Table 1", cells.assign(note=BOOK.NOTE), by="a test")
     row = papers.ledger("ragas", "Table 1").query("ours_by == 'a test'").iloc[0]
