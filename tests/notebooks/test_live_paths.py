@@ -28,10 +28,8 @@ from ragbench.papers import thesis
 from ragbench.prompts import load_prompt
 
 MODEL = "ollama:llama3:8b"
-THESIS = {"temperature": 0}
+THESIS = RAGAS = JUDGED = {"temperature": 0}  # RAGEval names no sampling for its judge
 RAGCHECKER = {"temperature": 0, "num_predict": 2048}
-RAGAS = {"temperature": 0}
-JUDGED = {"temperature": 0}  # RAGEval names no sampling for its judge
 RAGEVAL = {"num_predict": 256}
 
 
@@ -45,12 +43,15 @@ def server(monkeypatch, tmp_path):
 
 def fields(prompt, name):
     """Return the values that were filled into a prompt, or None where another prompt was sent."""
-    pattern = re.escape(load_prompt(name))
-    for field in set(re.findall(r"\\\{(\w+)\\\}", pattern)):
+    seen = set()
+
+    def group(field):
         # A field that comes twice holds the same text.
-        pattern = pattern.replace(rf"\{{{field}\}}", f"(?P<{field}>.*?)", 1).replace(
-            rf"\{{{field}\}}", f"(?P={field})"
-        )
+        again = field[1] in seen
+        seen.add(field[1])
+        return f"(?P={field[1]})" if again else f"(?P<{field[1]}>.*?)"
+
+    pattern = re.sub(r"\\\{(\w+)\\\}", group, re.escape(load_prompt(name)))
     found = re.fullmatch(pattern, prompt, flags=re.DOTALL)
     return found and found.groupdict()
 
@@ -63,14 +64,18 @@ def held_against(calls, options, *names):
     for call in calls:
         (message,) = call.body["messages"]
         assert message["role"] == "user"
-        hits = {
-            name: found for name in names if (found := fields(message["content"], name)) is not None
-        }
-        assert len(hits) == 1, (list(hits), message["content"][:200])
-        made[next(iter(hits))].append(next(iter(hits.values())))
-        assert {key: call.body["options"].get(key) for key in options} == options
+        filled = {name: fields(message["content"], name) for name in names}
+        hits = [name for name in names if filled[name] is not None]
+        assert len(hits) == 1, (hits, message["content"][:200])
+        made[hits[0]].append(filled[hits[0]])
+        assert call.body["options"].items() >= options.items()
     assert all(made.values()), {name: len(found) for name, found in made.items()}
     return made
+
+
+def values(filled, *names):
+    """The different values of a prompt's fields."""
+    return {tuple(fields[name] for name in names) for fields in filled}
 
 
 def minihop(n):
@@ -84,17 +89,15 @@ def minihop(n):
 
 def test_the_thesis_path_sends_the_prompts_of_figures_2_4_and_2_5_at_temperature_0(server):
     data = minihop(2)
-    rows = thesis.experiment("Table 3.2", data, thesis.Models(MODEL), N=(0, 100)).run(
-        progress=False
-    )
-    assert rows["grade"].notna().all()
-    sent = held_against(
-        server.calls, THESIS, "thesis_with_documents", "thesis_query_only", "thesis_grade"
-    )
-    assert {f["query"] for f in sent["thesis_query_only"]} == {q.text for q in data.questions}
-    assert all(f["documents"] for f in sent["thesis_with_documents"])
-    for f in sent["thesis_grade"]:
-        (question,) = (q for q in data.questions if q.text == f["question"])
+    experiment = thesis.experiment("Table 3.2", data, thesis.Models(MODEL), N=(0, 100))
+    assert experiment.run(progress=False)["grade"].notna().all()
+    names = ("thesis_with_documents", "thesis_query_only", "thesis_grade")
+    documents, alone, grades = held_against(server.calls, THESIS, *names).values()
+    questions = {q.text: q for q in data.questions}
+    assert {f["query"] for f in alone} == {*questions}
+    assert all(f["documents"] for f in documents)
+    for f in grades:
+        question = questions[f["question"]]
         assert f["reference"] == question.answer
         assert all(text in f["facts"] for text in question.references)
 
@@ -103,11 +106,10 @@ def test_the_thesis_mlq_asks_for_sub_questions_at_temperature_0(server):
     server.reply = lambda body: "Who was born?\nWho died?"
     data = minihop(2)
     build = thesis.retrievers(rb.llm_decomposer(rb.chat_model(MODEL), progress=False))["MLQ"]
-    build(rb.token_chunks(data.documents)).search([q.text for q in data.questions], 5)
-    sent = held_against(server.calls, THESIS, "multiquery_decomposition")[
-        "multiquery_decomposition"
-    ]
-    assert {f["question"] for f in sent} == {q.text for q in data.questions}
+    texts = {q.text for q in data.questions}
+    build(rb.token_chunks(data.documents)).search([*texts], 5)
+    (sent,) = held_against(server.calls, THESIS, "multiquery_decomposition").values()
+    assert {f["question"] for f in sent} == texts
 
 
 # --- RAGChecker, App. D
@@ -115,26 +117,22 @@ def test_the_thesis_mlq_asks_for_sub_questions_at_temperature_0(server):
 
 
 def test_the_ragchecker_path_follows_appendix_d_and_scores_what_stands_between_the_tags(server):
-    def reply(body):
-        if body.get("format"):
-            return default_reply(body)
-        return "I think:\n<answer>Ann built it with her own hands.</answer>"
-
-    server.reply = reply
+    answer = "Ann built it with her own hands."
+    server.reply = lambda body: (
+        default_reply(body) if body.get("format") else f"I think:\n<answer>{answer}</answer>"
+    )
     data = parts("23").long_answered(load_dataset("minihop"), 1)
     data = replace(data, documents=data.documents[:40])
     generator = {MODEL: rb.chat_model(MODEL, num_ctx=16384, num_predict=2048)}
     experiment = rc.grid("live", data, rc.RETRIEVERS, generator)
     rows = experiment.run(progress=False)
-    assert rows["status"].eq("ok").all()
-    assert rows["answer"].eq("Ann built it with her own hands.").all()
-    assert rows["tagged"].eq(True).all()
-    sent = held_against(server.calls, RAGCHECKER, "ragchecker_default")["ragchecker_default"]
+    assert rows[["status", "answer", "tagged"]].eq(["ok", answer, True]).all(axis=None)
+    (sent,) = held_against(server.calls, RAGCHECKER, "ragchecker_default").values()
     texts = {c.id: c.text for c in rb.token_chunks(data.documents, 300, 0.2)}
     shown = {f["documents"] for f in sent}
-    for row in rows.itertuples():
-        assert len(row.hits) == 20
-        assert " ".join(texts[hit] for hit in row.hits) in shown  # all 20, uncut
+    for hits in rows["hits"]:
+        assert len(hits) == 20
+        assert " ".join(map(texts.get, hits)) in shown  # all 20, uncut
     assert {f["query"] for f in sent} == {data.questions[0].text}
     server.calls.clear()
     rb.ragchecker_labels(rb.chat_model(MODEL), rc.results(experiment, rows))
@@ -171,17 +169,13 @@ def test_the_ragas_path_sends_section_3s_four_prompts_with_question_answer_and_c
     options = {"embedder": rb.make_embedder(), "n": 3, "progress": False}
     parts("30").label_texts(rb.chat_model(MODEL), pairs, **options)
     names = ("steps_statements", "steps_verdicts", "steps_questions", "steps_sentences")
-    sent = held_against(server.calls, RAGAS, *names)
+    statements, verdicts, questions, sentences = held_against(server.calls, RAGAS, *names).values()
     (pair,) = PAIRS
-    assert {(f["question"], f["answer"]) for f in sent["steps_statements"]} == {
-        (pair.question, pair.better), (pair.question, pair.worse)
-    }  # fmt: skip
-    assert {f["context"] for f in sent["steps_verdicts"]} == {pair.context}
-    assert {(f["answer"], f["count"]) for f in sent["steps_questions"]} == {
-        (pair.better, "3"),
-        (pair.worse, "3"),
-    }
-    assert {f["question"] for f in sent["steps_sentences"]} == {pair.question}
+    both = (pair.better, pair.worse)
+    assert values(statements, "question", "answer") == {(pair.question, text) for text in both}
+    assert values(verdicts, "context") == {(pair.context,)}
+    assert values(questions, "answer", "count") == {(text, "3") for text in both}
+    assert values(sentences, "question") == {(pair.question,)}
 
 
 def test_the_ragas_baselines_send_a_definition_and_the_texts_of_section_5(server):
@@ -189,12 +183,11 @@ def test_the_ragas_baselines_send_a_definition_and_the_texts_of_section_5(server
     for dimension in DIMENSIONS:
         server.calls.clear()
         book.baseline_scores(rb.chat_model(MODEL), PAIRS, dimension, progress=False)
-        sent = held_against(
-            server.calls, RAGAS, f"steps_gpt_score_{dimension}", f"steps_gpt_ranking_{dimension}"
-        )
-        shown = {"context"} if dimension == "faithfulness" else {"question"}
-        for name, fields_ in (("score", {"candidate"}), ("ranking", {"first", "second"})):
-            assert all(set(f) == shown | fields_ for f in sent[f"steps_gpt_{name}_{dimension}"])
+        names = (f"steps_gpt_score_{dimension}", f"steps_gpt_ranking_{dimension}")
+        scores, rankings = held_against(server.calls, RAGAS, *names).values()
+        shown = "context" if dimension == "faithfulness" else "question"
+        assert all({*f} == {shown, "candidate"} for f in scores)
+        assert all({*f} == {shown, "first", "second"} for f in rankings)
 
 
 # --- RAGEval, sections 3.3, 3.5.2 and 5.1
@@ -202,26 +195,18 @@ def test_the_ragas_baselines_send_a_definition_and_the_texts_of_section_5(server
 
 
 def test_the_rageval_path_answers_under_section_5_1_and_judges_every_keypoint(server):
-    about = {
-        "language": "en",
-        "domain": "finance",
-        "doc_ids": ("d",),
-        "keypoints": ("1. It rose.", "2. It fell."),
-    }
-    question = rb.Question(
-        "q", "What happened?", "It rose and fell.", ("It rose.",), "factual", "", about
-    )
-    recorded = rb.Answer(
-        "q", "It rose.", "gpt-4o", meta={"passages": ("(Marn) It rose.", "(Voss) It fell.")}
-    )
+    about = {"language": "en", "keypoints": ("1. It rose.", "2. It fell.")}
+    question = rb.Question("q", "What happened?", "It rose and fell.", ("It rose.",), meta=about)
+    passages = ("(Marn) It rose.", "(Voss) It fell.")
+    recorded = rb.Answer("q", "It rose.", "gpt-4o", meta={"passages": passages})
     book = parts("41")
     model = rb.chat_model(MODEL)
     (answer,) = book.answer_recorded(model, [question], [recorded], progress=False)
-    (sent,) = held_against(server.calls, RAGEVAL, "rageval_answer_en")["rageval_answer_en"]
-    assert sent == {"query": question.text, "documents": "(Marn) It rose.\n\n(Voss) It fell."}
+    ((sent,),) = held_against(server.calls, RAGEVAL, "rageval_answer_en").values()
+    assert sent == {"query": question.text, "documents": "\n\n".join(passages)}
     server.calls.clear()
     book.point_verdicts(model, [question], [answer.text], progress=False)
-    sent = held_against(server.calls, JUDGED, "steps_keypoints")["steps_keypoints"]
+    (sent,) = held_against(server.calls, JUDGED, "steps_keypoints").values()
     assert {f["keypoints"] for f in sent} == {"1. It rose.", "1. It fell."}
     # The judge needs no passages: Eq 3-5 hold an answer against the keypoints.
     assert all(set(f) == {"question", "response", "count", "keypoints"} for f in sent)
@@ -229,14 +214,17 @@ def test_the_rageval_path_answers_under_section_5_1_and_judges_every_keypoint(se
 
 # --- LIMIT bounds what a live model is asked, and the calls are printed before the first
 
-ASKED = {"query_type": "Factual Question", "content": "Did Tarn grow?"}
-TRUTH = {
-    "doc_ids": [4],
-    "content": "Yes.",
-    "references": ["Tarn grew."],
-    "keypoints": ["Tarn grew.", "It hired."],
-}
 ABOUT = {"domain": "Finance", "language": "en"}
+ASKED = ABOUT | {
+    "ground_truth": {
+        "doc_ids": [4],
+        "content": "Yes.",
+        "references": ["Tarn grew."],
+        "keypoints": ["Tarn grew.", "It hired."],
+    },
+    "prediction": {"content": "Tarn shrank.", "references": ["(Company: Tarn)Tarn grew."]},
+}
+QUERY = {"query_type": "Factual Question", "content": "Did Tarn grow?"}
 
 
 def write_lines(path, rows):
@@ -256,9 +244,7 @@ def three(monkeypatch, tmp_path):
         contexts = {"context_v1": ["Ann built it."], "context_v2": ["Ann built it.", "It is tall."]}
         about = {"question": f"Who built {number}?", "source": "Tower", "poor_answer": "It is."}
         wiki.append(about | texts | contexts)
-        prediction = {"content": "Tarn shrank.", "references": ["(Company: Tarn)Tarn grew."]}
-        query = ASKED | {"query_id": number}
-        asked.append(ABOUT | {"query": query, "ground_truth": TRUTH, "prediction": prediction})
+        asked.append(ASKED | {"query": QUERY | {"query_id": number}})
     document = ABOUT | {"doc_id": 4, "company_name": "Tarn", "content": "Tarn grew. It hired."}
     write_lines(tmp_path / "wikieval" / "wikieval.jsonl", wiki)
     write_lines(tmp_path / "rageval" / "dragonball_docs.jsonl", [document])
@@ -272,43 +258,46 @@ def test_limit_bounds_the_calls_of_a_live_notebook_which_says_them_first(
     number, calls, server, three, monkeypatch
 ):
     def two_claims(body):
-        return (
-            '{"claims": ["Ann built it.", "It is tall."]}'
-            if "claims" in body.get("format", {}).get("properties", {})
-            else default_reply(body)
-        )
+        if "claims" in body.get("format", {}).get("properties", {}):
+            return '{"claims": ["Ann built it.", "It is tall."]}'
+        return default_reply(body)
 
     said = []
     monkeypatch.setattr(
         "builtins.print", lambda *words, **_: said.append((words, len(server.calls)))
     )
     server.reply = two_claims
-    asked = {}
+    asked = []
     for limit in (1, 2):
-        before = len(server.calls)
+        server.calls.clear()
         run_up_to(number, '"calls")', MODEL=MODEL, LIMIT=limit)
-        asked[limit] = len(server.calls) - before
-        assert (("about", calls * limit, "calls"), before) in said
-    assert 0 < asked[1] <= calls
-    assert asked[1] < asked[2] <= 2 * calls
+        asked.append(len(server.calls))
+        assert (("about", calls * limit, "calls"), 0) in said
+    one, two = asked
+    assert 0 < one <= calls
+    assert one < two <= 2 * calls
 
 
 # --- a small model says the same of everything, or nothing that can be read: no cell ends by that
 
 
-@pytest.mark.parametrize("number", ["14", "22", "30"])
+@pytest.mark.parametrize(
+    ("number", "given", "made"),
+    [
+        ("14", {"DATA": "minihop", "LIMIT": 4, "RESAMPLES": 20}, "fitted_cuts"),
+        ("22", {"LIMIT": 1}, "tests"),
+        ("30", {"LIMIT": 2, "RESAMPLES": 20}, "won"),
+    ],
+)
 def test_a_live_notebook_runs_to_its_end_with_a_model_of_one_reply_and_no_cassette(
-    number, server, three, monkeypatch, tmp_path
+    number, given, made, server, three, monkeypatch, tmp_path
 ):
     passages = [{"title": "Tarn", "text": "Tarn grew in 1841. It hired in May."}]
     output = [{"answer": "In 1841.", "selected_sentences": ["Tarn grew in 1841."]}]
     asked = {"id": "1", "input": "When did Tarn grow?", "passages": passages, "output": output}
     write_lines(tmp_path / "clapnq" / "clapnq_dev_answerable.jsonl", [asked])
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
-    given = {"14": {"DATA": "minihop", "LIMIT": 4}, "22": {"LIMIT": 1}, "30": {"LIMIT": 2}}[number]
-    if number != "22":
-        given["RESAMPLES"] = 20
     names = run_up_to(number, None, MODEL=MODEL, **given)
     assert server.calls
-    assert len(names[{"14": "fitted_cuts", "22": "tests", "30": "won"}[number]])
+    assert len(names[made])
     assert not any("nan" in line for line in names.get("lines", []))  # the sentences of *Found*
