@@ -1,7 +1,5 @@
 """Shared fixtures: the data mirror, a small corpus, and a cache that tests of one run share."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import importlib.util
@@ -9,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -54,14 +53,6 @@ def minilm():
     return MiniLM()
 
 
-@pytest.fixture(scope="session")
-def kept_minilm(minilm, tmp_path_factory):
-    """The same with its vectors kept for this run: a text that comes back is embedded once."""
-    from ragbench.embedding import CachedEmbeddings
-
-    return CachedEmbeddings(minilm, folder=tmp_path_factory.mktemp("vectors"))
-
-
 @pytest.fixture
 def fake():
     """A test double of Ollama that serves llama3:8b, and any model by the OpenAI protocol."""
@@ -93,15 +84,12 @@ def recorded(data_mirror):
     mirror.
     """
 
+    readers = {"csv": csv.DictReader, "jsonl": partial(map, json.loads), "json": json.load}
+
     def read(path):
         with gzip.open(data_mirror / path, "rt", encoding="utf-8", newline="") as file:
-            if path.endswith(".csv.gz"):
-                return list(csv.DictReader(file))
-            return (
-                json.load(file)
-                if path.endswith(".json.gz")
-                else [json.loads(line) for line in file]
-            )
+            content = readers[path.split(".")[-2]](file)
+            return content if path.endswith(".json.gz") else [*content]
 
     return read
 

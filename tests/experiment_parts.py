@@ -2,8 +2,6 @@
 too.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -14,8 +14,6 @@ As a program: ``python tests/fake_ollama.py --port 0 --latency 0.1`` prints its 
 until killed.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib
@@ -40,6 +38,7 @@ from ragbench.llm.wire import OllamaServer
 DIGEST = hashlib.sha256(b"made model").hexdigest()
 EMBEDDER = "all-minilm:latest"  # the one model that makes vectors and cannot chat
 CREATED = "2025-01-01T00:00:00.000000Z"
+KINDS = ("object", "array", "string", "number")  # of a schema that it takes
 
 
 @dataclass
@@ -47,8 +46,8 @@ class Call:
     """One request the server saw. ``written`` is None until the whole answer is out."""
 
     path: str
-    body: dict[str, Any]
-    headers: dict[str, str]
+    body: dict
+    headers: dict
     prompt: str
     reader: asyncio.StreamReader
     written: float | None = None
@@ -141,14 +140,14 @@ class FakeOllama:
     tls : with a certificate, for https.
     """
 
-    models: dict[str, str] = field(default_factory=lambda: {"llama3:8b": DIGEST})
-    reply: Callable[[dict[str, Any]], str] = default_reply
-    fault: Callable[[str, int], Fault | None] | None = None
+    models: dict = field(default_factory=lambda: {"llama3:8b": DIGEST})
+    reply: Callable = default_reply
+    fault: Callable | None = None
     latency_s: float = 0.0
     overflow: str = "error"
     api_key: str | None = None
     no_counts: bool = False
-    embed: Callable[[list[str]], tuple[int, Any]] | None = None
+    embed: Callable | None = None
     context_length: int = 131072
     openai_schema: str = "json_schema"
     version: str = "0.24.0"
@@ -264,10 +263,8 @@ class FakeOllama:
         details = {"family": "llama", "parameter_size": "8.0B", "quantization_level": "Q4_0"}
         same = {"modified_at": CREATED, "size": 4661224676, "details": details}
         same["remote_host"] = self.remote_host
-        rows = [
-            {"name": name, "model": name, "digest": digest, **same}
-            for name, digest in self.models.items()
-        ]
+        models = self.models.items()
+        rows = [same | {"name": name, "model": name, "digest": digest} for name, digest in models]
         return 200, {"models": rows}
 
     def _ps(self, _):
@@ -305,19 +302,13 @@ class FakeOllama:
         counts = [count_tokens(text) for text in texts]
         if body.get("truncate") is False and max(counts, default=0) > 512:
             return 400, {"error": "the input length exceeds the context length"}
-        vectors = []
-        for text in filter(None, texts) if isinstance(given, str) else texts:
-            draw = random.Random(text)
-            vector = [draw.gauss(0, 1) for _ in range(8)]
-            length = math.hypot(*vector)
-            vectors.append([number / length for number in vector])
+        vectors = [unit_vector(text) for text in texts if text or given is texts]
         return 200, {"model": name, "embeddings": vectors, "prompt_eval_count": sum(counts)}
 
     async def _chat(self, call, out):
         before = self._prompts[call.prompt]
         self._prompts[call.prompt] += 1
-        fault = self.fault(call.prompt, before) if self.fault else None
-        fault = fault or Fault("")
+        fault = (self.fault and self.fault(call.prompt, before)) or Fault("")
         refusal = self._refusal(call.body) if call.path == "/api/chat" else None
         self.under_way += 1
         self.most_at_once = max(self.most_at_once, self.under_way)
@@ -360,17 +351,12 @@ class FakeOllama:
             return 400, f'"{name}" does not support chat'
         if body.get("think") and not self.thinks:
             return 400, f'"{name}" does not support thinking'
-        for option in ("num_ctx", "num_predict", "seed"):
-            if isinstance(body.get("options", {}).get(option), str):
+        for option, value in body.get("options", {}).items():
+            if option in ("num_ctx", "num_predict", "seed") and isinstance(value, str):
                 return 500, f'option "{option}" must be of type integer'
         if isinstance(form, str) and form not in ("", "json"):
             return 500, f'invalid format: "{form}"; expected "json" or a valid JSON Schema object'
-        if isinstance(form, dict) and form.get("type", "object") not in (
-            "object",
-            "array",
-            "string",
-            "number",
-        ):
+        if isinstance(form, dict) and form.get("type", "object") not in KINDS:
             return 500, "invalid JSON schema in format"
         return None
 
@@ -435,6 +421,14 @@ class FakeOllama:
         if fault.name == "error_line":
             answer = {"error": {"message": fault.value}}
         return await send_json(out, answer)
+
+
+def unit_vector(text):
+    """Eight numbers drawn for a text."""
+    draw = random.Random(text)
+    vector = [draw.gauss(0, 1) for _ in range(8)]
+    length = math.hypot(*vector)
+    return [number / length for number in vector]
 
 
 def message_of(text):

@@ -1,7 +1,5 @@
 """Functions that stand in a notebook, for tests with hand-made data."""
 
-from __future__ import annotations
-
 import ast
 import re
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The command line and the notebook runner, as a user meets them."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -2,8 +2,6 @@
 file is left out.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import shlex

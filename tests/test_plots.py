@@ -1,7 +1,5 @@
 """Figures: what is drawn is what the table says, and every file of a saved figure is there."""
 
-from __future__ import annotations
-
 import warnings
 from functools import partial
 from itertools import combinations

@@ -2,8 +2,6 @@
 each check finds.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

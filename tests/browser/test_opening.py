@@ -2,8 +2,6 @@
 narrow window.
 """
 
-from __future__ import annotations
-
 import shutil
 
 from conftest import TOKEN

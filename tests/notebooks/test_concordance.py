@@ -1,7 +1,5 @@
 """Notebook 90: its areas, correlations and tables against other libraries and by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

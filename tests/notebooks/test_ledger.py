@@ -2,8 +2,6 @@
 figure.
 """
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

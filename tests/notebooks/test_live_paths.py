@@ -7,8 +7,6 @@ What the papers say: thesis 2.4 (Figure 2.4: temperature 0); RAGChecker App. D (
 is named); RAGEval 5.1 (the recorded five passages, at most 256 new tokens).
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -2,8 +2,6 @@
 rows.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -13,7 +11,6 @@ import signal
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 import nbformat
 import pandas as pd
@@ -39,11 +36,11 @@ class Book:
     names their items. ``live`` names, by item, the parts that one switch makes live.
     """
 
-    small: dict[str, Any]
+    small: dict
     figures: str = ""
-    ledger: dict[str, int] | None = None
-    recorded: frozenset[str] = frozenset()
-    live: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    ledger: dict | None = None
+    recorded: frozenset = frozenset()
+    live: dict = field(default_factory=dict)
 
 
 BOOKS = {

@@ -1,7 +1,5 @@
 """Notebook 13: conditional logistic regression within questions, by hand and by a slow likelihood."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

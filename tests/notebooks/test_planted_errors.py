@@ -1,7 +1,5 @@
 """Notebook 97: planted errors by hand, and what it says of a number that sees them, or does not."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

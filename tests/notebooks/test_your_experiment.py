@@ -2,8 +2,6 @@
 pairs.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -2,8 +2,6 @@
 what to do.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

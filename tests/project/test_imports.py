@@ -1,7 +1,5 @@
 """Imports point down the list of rooms, those inside functions included, and go in no circle."""
 
-from __future__ import annotations
-
 import ast
 from graphlib import TopologicalSorter
 from pathlib import Path

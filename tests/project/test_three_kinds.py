@@ -1,7 +1,5 @@
 """Three kinds of numbers and no fourth: nothing in the project stands in a language model's place."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -2,8 +2,6 @@
 is from.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """scripts/ollama.sh says how far a build is, and builds no more than it needs."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 
