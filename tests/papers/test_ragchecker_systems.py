@@ -37,14 +37,10 @@ def test_minihop_has_65_long_answers_with_their_claims():
 
 TEXTS = ("The river Nile is long. It flows north.", "The dam is old. It was built in 1902.")
 CLAIMED = {"claims": ({"text": "The Nile is long."},)}
+BUILT = "The dam was built in 1902. It is old."
 QUESTIONS = (
     Question("q1", "Which river is long?", "The river Nile is long.", meta=CLAIMED),
-    Question(
-        "q2",
-        "When was the dam built?",
-        "The dam was built in 1902. It is old.",
-        meta={"claims": None},
-    ),
+    Question("q2", "When was the dam built?", BUILT, meta={"claims": None}),
 )
 SMALL = Dataset(
     "small", QUESTIONS, tuple(Document(f"d{i}", f"d{i}", t, ()) for i, t in enumerate(TEXTS))
@@ -75,17 +71,16 @@ ROWS = rows_of(
 
 def test_rows_become_results_with_their_texts_and_shipped_claims():
     first, second, third = rc.results(GRID, ROWS)
-    assert (first.id, first.question, first.reference) == (
+    assert first == RagResult(
         place("q1", "BM25"),
         QUESTIONS[0].text,
         QUESTIONS[0].answer,
+        "The river Nile is long.",
+        tuple(RetrievedText(text=text, doc_id=f"d{i}") for i, text in enumerate(TEXTS)),
+        reference_claims=("The Nile is long.",),
+        extra={"question_id": "q1", "retriever": "BM25", "generator": "copier"},
     )
-    assert first.chunks == (
-        RetrievedText(text=TEXTS[0], doc_id="d0"),
-        RetrievedText(text=TEXTS[1], doc_id="d1"),
-    )
-    assert first.extra == {"question_id": "q1", "retriever": "BM25", "generator": "copier"}
-    assert (first.reference_claims, third.reference_claims) == (("The Nile is long.",), None)
+    assert third.reference_claims is None
     assert (second.response, third.id) == ("The dam is old.", place("q2", "SIM"))
 
 
@@ -119,12 +114,8 @@ def test_failed_rows_are_counted_with_every_metric_missing():
     scores = DIAGNOSIS.metric_scores(GRID, ROWS, made)
     assert scores["scored"].tolist() == [True, True, False, False]
     assert scores[list(METRICS)].isna().all(axis=1).tolist() == [False, False, True, True]
-    assert scores.loc[0, ["question_id", "retriever", "precision", "claim_recall"]].tolist() == [
-        "q1",
-        "BM25",
-        1,
-        0.5,
-    ]
+    names = ["question_id", "retriever", "precision", "claim_recall"]
+    assert scores.loc[0, names].tolist() == ["q1", "BM25", 1, 0.5]
     table = means(scores, SYSTEM, METRICS, resamples=10).set_index(["retriever", "metric"])
     assert table.loc[("BM25", "precision"), ["mean", "n", "unscored"]].tolist() == [1, 1, 1]
     assert len(table) == 2 * len(METRICS)
@@ -136,12 +127,11 @@ def test_a_run_shows_all_20_chunks(tmp_path, minilm):
     read = {"copier": lambda question, context: context}
     first = rc.grid("small", data, rc.RETRIEVERS, read, folder=tmp_path).run(progress=False)
     assert len(first) == 6
-    assert list(dict.fromkeys(first["retriever"])) == ["BM25", "SIM", "hybrid"]
+    assert first["retriever"].unique().tolist() == ["BM25", "SIM", "hybrid"]
     assert first[first["retriever"] == "SIM"]["hits"].map(len).tolist() == [20, 20]
     assert first.loc[0, "answer"].count("River") == len(first.loc[0, "hits"])
-    (cut,) = rc.grid(
-        "small", data, rc.RETRIEVERS, settings=[rc.Setting(size=7, overlap=0.0)]
-    ).chunker.values()
+    small = [rc.Setting(size=7, overlap=0.0)]
+    (cut,) = rc.grid("small", data, rc.RETRIEVERS, settings=small).chunker.values()
     texts = [c.text for c in cut([Document("d", "T", "unbelievably unbelievably")])]
     assert texts == ["unbelievably unbel", "ievably"]  # within words, as in the recorded runs
 
@@ -178,9 +168,9 @@ def test_a_model_answers_and_labels_and_both_are_replayed(tmp_path, minilm, monk
 
 
 def test_where_a_right_claim_stands():
-    assert BOOK.source(("Neutral", "Entailment"), "Entailment") == "in one chunk"
-    assert BOOK.source(("Neutral", "Neutral"), "Entailment") == "in several chunks together"
-    assert BOOK.source(("Neutral", "Contradiction"), "Neutral") == "not in the retrieved text"
+    assert BOOK.source((N, E), E) == "in one chunk"
+    assert BOOK.source((N, N), E) == "in several chunks together"
+    assert BOOK.source((N, "Contradiction"), N) == "not in the retrieved text"
 
 
 def test_every_label_is_one_pair_of_claim_and_text():

@@ -4,7 +4,7 @@ Tables 3.2 and 3.3.
 
 import json
 import math
-from dataclasses import replace
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -57,7 +57,7 @@ def test_reo_holds_the_chunks_of_sim_with_the_best_one_last(minihop_rows):
 def test_scores_equal_the_definition_on_every_tenth_question(minihop_rows):
     data, texts, rows = minihop_rows
     tokenizer = default_tokenizer()
-    mine = rows[(rows["retriever"] == "MMR") & (rows["N"] == 300)].set_index("question_id")
+    mine = rows.query("retriever == 'MMR' and N == 300").set_index("question_id")
     for question in data.questions[::10]:
         text = " ".join(texts[chunk] for chunk in mine.loc[question.id, "hits"])
         end = tokenizer.encode(text, add_special_tokens=False).offsets[299][1]
@@ -77,9 +77,9 @@ def test_minihop_tells_retrievers_apart(minihop_rows):
     """The data set's own promise: best at most 0.9 at N = 1000, at least 0.08 between best and
     worst at N = 500.
     """
-    by_n = minihop_rows[2].groupby(["N", "retriever"])["ir_score"].mean().unstack()
-    assert by_n.loc[1000].max() <= 0.9
-    assert by_n.loc[500].max() - by_n.loc[500].min() >= 0.08
+    by_n = minihop_rows[2].groupby(["N", "retriever"])["ir_score"].mean()
+    assert by_n[1000].max() <= 0.9
+    assert np.ptp(by_n[500]) >= 0.08
 
 
 def test_data_sets_and_tables_by_name(monkeypatch, tmp_path):
@@ -92,17 +92,18 @@ def test_data_sets_and_tables_by_name(monkeypatch, tmp_path):
         thesis.experiment("Table 3.4", TOWNS)
 
 
+def birth(name, person, town, *facts):
+    return Question(name, f"In which town was {person} born?", town, facts)
+
+
+ANN = "Ann Lee was born in Ely."
+BOB = "Bob Ray was born in York."
 QUESTIONS = (
-    Question(
-        "q1", "In which town was Ann Lee born?", "Ely", ("Ann Lee was born in Ely.",), "bridge"
-    ),
-    Question(
-        "q2", "In which town was Bob Ray born?", "York", ("Bob Ray was born in York.",), "bridge"
-    ),
-    Question("q3", "In which town was Cy Orr born?", "Bath", (), "bridge"),
+    birth("q1", "Ann Lee", "Ely", ANN),
+    birth("q2", "Bob Ray", "York", BOB),
+    birth("q3", "Cy Orr", "Bath"),
 )
-PAGES = {"Ann Lee": "Ann Lee was born in Ely.", "Bob Ray": "Bob Ray was born in York."}
-PAGES["Kelp"] = "Kelp forests grow under cold water."
+PAGES = {"Ann Lee": ANN, "Bob Ray": BOB, "Kelp": "Kelp forests grow under cold water."}
 DOCUMENTS = tuple(
     Document(f"d{i}", title, text, (text,)) for i, (title, text) in enumerate(PAGES.items())
 )
@@ -119,8 +120,9 @@ class Found:
         return {"titles": self.titles}
 
     def search(self, queries, k):
-        places = [[q.text for q in QUESTIONS].index(query) for query in queries]
-        return [[Hit(Chunk(self.titles[i], PAGES[self.titles[i]], "d"), 1.0, 1)] for i in places]
+        by_question = dict(zip((q.text for q in QUESTIONS), self.titles, strict=True))
+        titles = [by_question[query] for query in queries]
+        return [[Hit(Chunk(title, PAGES[title], "d"), 1.0, 1)] for title in titles]
 
 
 def found(*titles):
@@ -158,9 +160,7 @@ def rows(tmp_path_factory):
 def test_scores_belong_to_the_context_that_was_answered_from(rows):
     table = rows.set_index(["question_id", "retriever", "N"])["ir_score"]
     assert table["q1", "A", 1000] == 1.0
-    assert table["q1", "A", 3] == pytest.approx(
-        len("Ann Lee was") / len("Ann Lee was born in Ely.")
-    )
+    assert table["q1", "A", 3] == pytest.approx(len("Ann Lee was") / len(ANN))
     assert table["q1", "B", 1000] < 0.3
     assert math.isnan(table["q1", "LLM only", 0])
 
@@ -169,10 +169,11 @@ def test_shares_are_of_the_scored_answers_and_count_the_unscored():
     grades = pd.array([5, 5, 1, None, None], dtype="Int64")
     frame = pd.DataFrame({"system": list("AAAAB"), "grade": grades, "seconds": 1.0})
     table = grade_shares(frame, "system").set_index("system")
-    assert table.loc["A", ["grade 1", "grade 5", "n", "unscored"]].tolist() == [1 / 3, 2 / 3, 3, 1]
-    assert math.isnan(table.loc["B", "grade 5"])
-    assert table.loc["B", "unscored"] == 1
-    assert table[[*GRADE_COLUMNS]].shape == (2, 5)
+    names = ["grade 1", "grade 5", "n", "unscored"]
+    assert table.loc["A", names].tolist() == [1 / 3, 2 / 3, 3, 1]
+    assert table.loc["B", names].fillna(-1).tolist() == [-1, -1, 0, 1]
+    assert len(GRADE_COLUMNS) == 5
+    assert {*GRADE_COLUMNS} <= {*table}
 
 
 def towns_model(request):
@@ -182,12 +183,8 @@ def towns_model(request):
     if request.get("format"):
         (name, spec), *_ = request["format"]["properties"].items()
         return json.dumps({name: [5, 4, 3, 2, 1, 5][: spec["minItems"]]})
-    if (
-        "born" in request["messages"][-1]["content"]
-        and "Kelp" not in request["messages"][-1]["content"]
-    ):
-        return "Where do kelp forests grow?"
-    return "In Ely."
+    prompt = request["messages"][-1]["content"]
+    return "In Ely." if "Kelp" in prompt or "born" not in prompt else "Where do kelp forests grow?"
 
 
 def test_one_name_makes_decomposer_generator_and_judge_and_the_rows_name_them(
@@ -198,27 +195,16 @@ def test_one_name_makes_decomposer_generator_and_judge_and_the_rows_name_them(
         who = thesis.Models(MODEL, recording=tmp_path / "c.sqlite", host=server.url)
         rows = thesis.experiment("Table 3.3", TOWNS, who).run(progress=False)
         asked = [call.prompt for call in server.calls]
-        decomposition = load_prompt("multiquery_decomposition")
-        for question in TOWNS.questions:
-            assert (
-                sum(
-                    fill_prompt(decomposition, question=question.text) in prompt for prompt in asked
-                )
-                == 1
-            )
-        # MLQ has read what the model asked for first: kelp, of which the rules know nothing.
-        answered = [prompt for prompt in asked if "In which town was Ann Lee born?" in prompt]
-        assert any(
-            prompt.find("Kelp") < prompt.find("Ann Lee was born")
-            for prompt in answered
-            if "Kelp" in prompt
-        )
-    assert who.names == {"decomposer": MODEL, "generator": MODEL, "judge": MODEL}
+    decomposition = load_prompt("multiquery_decomposition")
+    for question in TOWNS.questions:
+        words = fill_prompt(decomposition, question=question.text)
+        assert [words in prompt for prompt in asked].count(True) == 1
+    # MLQ has read what the model asked for first: kelp, of which the rules know nothing.
+    answered = [prompt for prompt in asked if QUESTIONS[0].text in prompt]
+    assert any(re.search(f"(?s)Kelp.*{ANN}", prompt) for prompt in answered)
+    assert who.names == dict.fromkeys(("decomposer", "generator", "judge"), MODEL)
     assert str(who) == f"decomposer {MODEL}, generator {MODEL}, judge {MODEL}"
-    assert [rows[column].unique().tolist() for column in ("generator", "judge")] == [
-        [MODEL],
-        [MODEL],
-    ]
+    assert rows[["generator", "judge"]].eq(MODEL).all(axis=None)
 
 
 def test_another_judge_can_be_named():
@@ -229,7 +215,7 @@ def test_another_judge_can_be_named():
 
 def test_without_models_a_table_is_retrieval_only(tmp_path, monkeypatch):
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
-    data = replace(load_minihop(), questions=load_minihop().questions[:2])
+    data = load_minihop(limit=2)
     rows = thesis.experiment("Table 3.3", data).run(progress=False)
     assert set(rows["N"]) == {1000}
     assert rows["answer"].isna().all()
@@ -258,9 +244,8 @@ def test_recorded_sub_questions_are_those_of_every_question_of_minihop_and_name_
 def test_readings_are_grouped_and_a_missing_file_says_where_they_are_from(tmp_path, monkeypatch):
     file = tmp_path / "r.csv"
     file.write_text('grades,rank,ir_score\n5,0,0.5\n"2,3,4",0,0.25\n1,0,0.0\n')
-    table = figure_3_1_readings(file)
-    assert table["group"].tolist() == ["grade 5", "grades 2, 3, 4", "grade 1"]
-    assert table["ir_score"].tolist() == [0.5, 0.25, 0.0]
+    scores = figure_3_1_readings(file).set_index("group")["ir_score"]
+    assert scores.to_dict() == {"grade 5": 0.5, "grades 2, 3, 4": 0.25, "grade 1": 0.0}
     monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
     with pytest.raises(NotHereError, match=r"RAGBENCH_DATA(.|\n)*a98a083"):
         figure_3_1_readings()
@@ -269,16 +254,14 @@ def test_readings_are_grouped_and_a_missing_file_says_where_they_are_from(tmp_pa
 @pytest.mark.data
 def test_the_thesiss_own_answers_agree_with_k_and_not_with_h(data_mirror):
     table = figure_3_1_readings(data_mirror / "thesis" / "figure_3.1_readings.csv.gz")
-    score = table["ir_score"]
+    assert len(table) == 7400
+    below = table["ir_score"] < thesis.H
+    above = table["ir_score"] > thesis.K
     five = table["group"] == "grade 5"
     one = table["group"] == "grade 1"
-    assert len(table) == 7400
-    assert ((score > thesis.K) == five).mean() == pytest.approx(0.690, abs=5e-4)
-    assert 1 - five.mean() == pytest.approx(0.576, abs=5e-4)
-    assert ((score < thesis.H) == one).mean() == pytest.approx(0.896, abs=5e-4)
-    assert 1 - one.mean() == pytest.approx(0.923, abs=5e-4)
-    between = (score >= thesis.H) & (score <= thesis.K)
-    shares = [one[score < thesis.H].mean(), one[between].mean(), one[score > thesis.K].mean()]
+    agreed = [(above == five).mean(), 1 - five.mean(), (below == one).mean(), 1 - one.mean()]
+    assert agreed == pytest.approx([0.690, 0.576, 0.896, 0.923], abs=5e-4)
+    shares = [one[below].mean(), one[~below & ~above].mean(), one[above].mean()]
     assert shares == pytest.approx([0.244, 0.102, 0.018], abs=5e-4)
 
 
