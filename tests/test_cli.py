@@ -19,7 +19,6 @@ from label_replies import reply
 import ragbench
 from ragbench import cli, datagen, doctor, papers
 from ragbench.datagen import GeneratedSet, Rejected
-from ragbench.metrics.table import METRICS
 from ragbench.paths import packaged_data
 from ragbench.widgets import ClaimInspector
 
@@ -41,15 +40,10 @@ def command(capsys):
 def test_doctor_reports_and_says_what_to_do(command, monkeypatch, tmp_path):
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
     monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
+    words = ("ok  MiniLM weights", "270 documents and 180 questions", "--  Ollama", "ollama pull")
     out = command("doctor")
-    for words in (
-        "ok  MiniLM weights",
-        "270 documents and 180 questions",
-        "--  Ollama",
-        "ollama pull",
-        "-> ragbench data fetch hotpotqa",
-    ):
-        assert words in out
+    for said in (*words, "-> ragbench data fetch hotpotqa"):
+        assert said in out
 
 
 def test_doctor_fails_and_tells_the_remedy_without_weights(command, monkeypatch, tmp_path):
@@ -104,15 +98,10 @@ def test_data_generate_writes_what_passed_and_says_what_was_rejected(
 
 
 def test_the_summary_of_a_run_counts_what_has_no_value():
-    rows = pd.DataFrame(
-        {
-            "retriever": ["A", "A", "B", "B", "LLM only"],
-            "N": [10, 10, 10, 10, 0],
-            "ir_score": [1.0, 0.5, None, None, None],
-            "grade": pd.array([5, 1, 5, None, 4], "Int64"),
-        }
-    ).assign(data="d", chunker="c", k=5, generator="g", judge="j")
-    said = cli._run_summary(rows)
+    rows = pd.DataFrame({"retriever": ["A", "A", "B", "B", "LLM only"], "N": [10] * 4 + [0]})
+    rows["ir_score"] = [1.0, 0.5, None, None, None]
+    rows["grade"] = pd.array([5, 1, 5, None, 4], "Int64")
+    said = cli._run_summary(rows.assign(data="d", chunker="c", k=5, generator="g", judge="j"))
     assert "mean IR score at N tokens (2 rows without)" in said
     assert re.search(r"^A +0\.750$", said, re.M)
     assert "share of grade 5 at N tokens (1 rows without)" in said
@@ -190,12 +179,10 @@ def test_a_run_is_exported_with_its_checks(command, tmp_path, monkeypatch):
 
 
 def test_data_validate_prints_problems_and_fails(command, tmp_path):
-    folder = packaged_data("minihop")
-    files = (folder / "questions.jsonl", folder / "documents.jsonl")
+    files = [packaged_data("minihop", name) for name in ("questions.jsonl", "documents.jsonl")]
     assert command("validate", *files) == "0 problems, 0 notes\n"
-    bad = tmp_path / "q.jsonl"
-    noted = {"id": "x", "question": "a", "answer": "b", "references": ["c"]}
-    write_lines(bad, noted, {"id": "y", "question": "a", "answer": "b"})
+    row = {"id": "y", "question": "a", "answer": "b"}
+    bad = write_lines(tmp_path / "q.jsonl", row | {"id": "x", "references": ["c"]}, row)
     out = command("validate", bad, status=1)
     assert "x: note: the answer 'b' is not in its evidence word for word" in out
     assert "1 problems, 1 notes\n" in out
@@ -245,14 +232,13 @@ def test_interrupt_says_that_work_is_kept(command, monkeypatch):
 def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_inspector(
     command, tmp_path, monkeypatch
 ):
-    tower = {"user_input": "How high is the tower?", "reference": "The tower is 330 metres high."}
-    tower["retrieved_contexts"] = [tower["reference"]]
-    rows = [
-        tower | {"system": system, "response": f"The tower is {height} metres high."}
-        for system, height in {"Cash$$Bot": 330, "B": 120}.items()
-    ]
+    high = "The tower is 330 metres high."
+    rows = pd.DataFrame(
+        {"system": ["Cash$$Bot", "B"], "response": [high, high.replace("33", "12")]}
+    )
+    rows = rows.assign(user_input="How high is the tower?", reference=high)
     answers = tmp_path / "answers.csv"
-    pd.DataFrame(rows).to_csv(answers, index=False)
+    rows.assign(retrieved_contexts=[[high]] * 2).to_csv(answers, index=False)
     to = tmp_path / "report"
     score = ["score", answers, "--metrics", "token_f1,", "precision", "--to", to]
     with FakeOllama(reply=reply) as server:
@@ -282,29 +268,21 @@ def test_score_runs_the_file_that_is_named_and_no_other(command, tmp_path, monke
         'Metric(("answer",), len, "mine")\n'
     )
     (tmp_path / "a.csv").write_text("question,answer\nWho?,Ann\nWhere?,Ely\n")
-    assert "unknown metric 'letters'" in command(
-        "score", "a.csv", "--metrics", "letters", "--to", "s", status=2
-    )
-    monkeypatch.setitem(METRICS, "letters", None)  # taken out again afterwards, with the file's
-    monkeypatch.setitem(sys.modules, "own_metric_of_a_test", None)
-    del METRICS["letters"], sys.modules["own_metric_of_a_test"]
-    assert "letters" in command(
-        "score", "a.csv", "--metrics", "letters", "--code", "own_metric_of_a_test.py", "--to", "s"
-    )
+    score = ("score", "a.csv", "--metrics", "letters", "--to", "s")
+    assert "unknown metric 'letters'" in command(*score, status=2)
+    monkeypatch.delitem(sys.modules, "own_metric_of_a_test", raising=False)
+    assert "letters" in command(*score, "--code", "own_metric_of_a_test.py")
 
 
 def test_score_plans_records_and_resumes_with_a_model(command, tmp_path, monkeypatch):
-    answers = tmp_path / "answers.jsonl"
     out = tmp_path / "out"
     sky = "the wide sky is always blue"
-    sea = "the deep sea is always cold"
-    write_lines(
-        answers, {"q": "q", "response": f"{sky}; {sea}", "reference": sky, "contexts": [sky]}
-    )
+    row = {"q": "q", "response": f"{sky}; the deep sea is always cold", "reference": sky}
+    answers = write_lines(tmp_path / "answers.jsonl", row | {"contexts": [sky]})
     score = ["score", answers, "--metrics", "precision", "--columns", "question=q"]
+    by_model = [*score, "--labels", "ollama:llama3:8b", "--to", out]
     with FakeOllama(reply=reply) as server:
         monkeypatch.setenv("OLLAMA_HOST", server.url)
-        by_model = [*score, "--labels", "ollama:llama3:8b", "--to", out]
         assert re.search(r"claims +2\b", command(*by_model, "--plan"))
         assert server.calls == []
         command(*by_model)
@@ -323,18 +301,18 @@ def test_score_plans_records_and_resumes_with_a_model(command, tmp_path, monkeyp
     assert "Claims were checked by ModelChecker('llama3:8b')" in said
 
 
-def test_a_command_has_one_thread_of_openblas_unless_told_otherwise():
+def test_a_command_has_one_thread_of_openblas_unless_told_otherwise(monkeypatch):
     show = (
         "import os, sys, ragbench.cli as cli\n"
         "before = 'numpy' in sys.modules\n"
         "try: cli.main(['--version'])\n"
         "except SystemExit: print(os.environ['OPENBLAS_NUM_THREADS'], before)"
     )
-    told = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
-    for around, threads in ((told, "1"), (told | {"OPENBLAS_NUM_THREADS": "4"}, "4")):
-        done = subprocess.run(
-            [sys.executable, "-c", show], env=around, capture_output=True, text=True
-        )
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    for around, threads in (({}, "1"), ({"OPENBLAS_NUM_THREADS": "4"}, "4")):
+        command = [sys.executable, "-c", show]
+        around = os.environ | around
+        done = subprocess.run(command, env=around, capture_output=True, text=True)
         assert done.stdout.splitlines()[-1] == f"{threads} False"
 
 

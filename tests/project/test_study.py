@@ -4,6 +4,7 @@ without documents.
 
 import json
 import re
+from functools import partial
 
 import pandas as pd
 import pytest
@@ -78,53 +79,38 @@ def test_every_block_of_the_studys_page_runs_from_top_to_bottom_in_a_new_folder(
 
 
 def test_a_topic_of_the_questions_file_is_a_cluster_of_the_paired_tests(rows):
-    assert rows.drop_duplicates("question_id")["topic"].tolist() == [
-        TOPICS[i % 4] for i in range(12)
-    ]
-    options = {"by": ["chunker", "N"], "pairs": [("BM25", "SIM")]}
-    table = rb.compare(rows, "retriever", "ir_score", cluster="topic", **options)
-    assert table[["chunker", "N"]].to_numpy().tolist() == [
-        ["12", 12],
-        ["12", 30],
-        ["30", 12],
-        ["30", 30],
-    ]
-    assert table["clusters"].tolist() == [4] * 4
-    assert (
-        rb.compare(rows, "retriever", "ir_score", **options).columns.difference(table.columns).empty
+    assert rows.drop_duplicates("question_id")["topic"].tolist() == TOPICS * 3
+    compare = partial(
+        rb.compare, rows, "retriever", "ir_score", by=["chunker", "N"], pairs=[("BM25", "SIM")]
     )
+    table = compare(cluster="topic")
+    cells = table[["chunker", "N", "clusters"]].to_numpy().tolist()
+    assert cells == [["12", 12, 4], ["12", 30, 4], ["30", 12, 4], ["30", 30, 4]]
+    assert {*compare()} <= {*table}
     scored = rb.score(rows, ["token_f1"])
-    pairs = [
-        (name, "LLM only@0")
-        for name in scored["system"].unique()
-        if "BM25" in name and name.endswith("@30")
-    ]
+    systems = [name for name in scored["system"].unique() if re.search("BM25.*@30$", name)]
+    pairs = [(name, "LLM only@0") for name in systems]
     assert rb.compare_scores(scored, pairs=pairs, cluster="topic")["clusters"].tolist() == [4, 4]
 
 
 def test_two_chunkers_and_three_retrievers_are_six_systems_and_the_advice_can_be_followed(rows):
+    compare = partial(rb.compare, system=["chunker", "retriever"], measure="ir_score")
     with pytest.raises(DataError) as caught:
-        rb.compare(rows, ["chunker", "retriever"], "ir_score")
+        compare(rows)
     # not what follows from N, such as the tokens in the context
     assert "by=['N']" in caught.value.do
-    assert len(rb.compare(rows, ["chunker", "retriever"], "ir_score", by=["N"])) == 2 * 15
+    assert len(compare(rows, by=["N"])) == 2 * 15
     with pytest.raises(DataError) as caught:
         rb.compare(rows, "retriever", "ir_score")
     assert "tell them apart" in caught.value.do
-    assert rb.compare(
-        rows, ["chunker", "retriever"], "ir_score", by=["N"], pairs=[("12, BM25", "30, SIM")]
-    )[["N", "a", "b"]].to_numpy().tolist() == [
-        [12, "12, BM25", "30, SIM"],
-        [30, "12, BM25", "30, SIM"],
-    ]
+    one = compare(rows, by=["N"], pairs=[("12, BM25", "30, SIM")])[["N", "a", "b"]]
+    assert one.to_numpy().tolist() == [[n, "12, BM25", "30, SIM"] for n in (12, 30)]
     with pytest.raises(ConfigError, match="did you mean '12, BM25'"):
-        rb.compare(
-            rows, ["chunker", "retriever"], "ir_score", by=["N"], pairs=[("12,BM25", "30, SIM")]
-        )
+        compare(rows, by=["N"], pairs=[("12,BM25", "30, SIM")])
     with pytest.raises(ConfigError, match="the name of one column"):
         rb.compare(rows, "retriever", ["ir_score", "n"])
     with pytest.raises(DataError, match="keep one of them"):
-        rb.compare(pd.concat([rows, rows]), ["chunker", "retriever"], "ir_score", by="N")
+        compare(pd.concat([rows, rows]), by="N")
 
 
 def test_abstentions_are_right_on_questions_without_an_answer_and_wrong_on_others(rows):
@@ -133,21 +119,12 @@ def test_abstentions_are_right_on_questions_without_an_answer_and_wrong_on_other
     alone["grade"] = alone["answer"].eq("I do not know.").map({True: 1, False: 5})
     table = rb.score(alone, ["abstention"])
     # Questions 1, 3, 5, 7 of the eight with an answer, 9 and 11 of the four without.
-    means = (
-        table[["any_abstention", "right_abstention", "wrong_abstention"]]
-        .agg(["mean", "count"])
-        .to_numpy()
-        .tolist()
-    )
+    names = ["any_abstention", "right_abstention", "wrong_abstention"]
+    means = table[names].agg(["mean", "count"]).to_numpy().tolist()
     assert means == [[6 / 12, 2 / 4, 4 / 8], [12, 4, 8]]
     assert table["labelled_by"].unique().tolist() == ["given"]
-    given = [
-        {"answer": "?", "kind": kind, "abstained": did}
-        for kind, did in (("unanswerable", "True"), ("", False))
-    ]
-    assert (
-        rb.score(given, ["wrong_abstention", "right_abstention"])["right_abstention"].tolist()[0]
-        == 1.0
-    )
+    given = pd.DataFrame({"kind": ["unanswerable", ""], "abstained": ["True", False]})
+    scored = rb.score(given.assign(answer="?"), ["wrong_abstention", "right_abstention"])
+    assert scored["right_abstention"][0] == 1.0
     with pytest.raises(DataError, match="no column 'kind', needed by 'abstention'"):
         rb.score([{"answer": "?", "grade": 1}], ["abstention"])
