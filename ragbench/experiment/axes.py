@@ -194,6 +194,9 @@ def _chunker(axis: str, use: str, options: dict[str, Any], settings: _Settings) 
     parameters = inspect.signature(cut).parameters
     takes = [name for name in parameters if name != "documents"]
     filled = _with_models(use, takes, options, settings)
+    for name, value in options.items():
+        if isinstance(value, float) and "int" in str(parameters[name].annotation):
+            raise ConfigError(f"{name}={value}", "a whole number", "write one")
     cut([], **filled)  # settings that cannot work are refused now, and with their key
     return partial(cut, **filled)
 

@@ -120,6 +120,8 @@ def test_a_model_takes_its_options(tmp_path):
         (HEAD.replace("BM25", "[BM25, MLQ]"), r"retriever\.MLQ: MLQ has no model(.|\n)*smollm2"),
         (HEAD.replace("token_chunks", "{a: {use: token_chunks, size: 0}}"), r"chunker\.a: size=0"),
         (HEAD.replace("token_chunks", "{a: {use: token_chunks, size: big}}"), r"chunker\.a: "),
+        (HEAD.replace("token_chunks", "{a: {use: token_chunks, size: 2.5}}"), r"a: size=2\.5"),
+        (HEAD.replace("token_chunks", "{a: {use: semantic, window: 2.5}}"), r"a: window=2\.5"),
         (HEAD.replace("minihop", "{a: {use: minihop, limits: 3}}"), r"option of minihop 'limits'"),
         (MODEL.format("deadline_s: soon"), r"generator\.l: "),
         (MODEL.format("num_ctx: big"), r"generator\.l: "),
