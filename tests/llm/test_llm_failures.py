@@ -218,6 +218,9 @@ def test_the_key_is_sent_and_appears_nowhere(key, tmp_path, caplog, capsys):
         good = ask(model, ["fine"], cassette=cassette)[0]
         fake.api_key = "another"  # its error answer repeats the header it got
         bad = ask(model, ["q"], cassette=cassette, backoff_s=0.01)[0]
+        fake.api_key = key
+        fake.fault = lambda prompt, before: Fault("refused", f"{key} may not do that")
+        named = ask(model, ["r"], cassette=cassette)[0]
         assert fake.calls[0].headers["authorization"] == f"Bearer {key}"
         cassette.export(tmp_path / "c.jsonl")
         cassette.close()
@@ -225,8 +228,9 @@ def test_the_key_is_sent_and_appears_nowhere(key, tmp_path, caplog, capsys):
     assert bad.error.kind == "auth"
     assert "OLLAMA_API_KEY" in bad.error.do
     assert "[secret]" in str(bad.error)
+    assert "[secret] may not do that" in str(named.error)
     seen = [repr(model), str(model), str(model.asdict())]
-    seen += [repr(good), repr(bad), caplog.text, *capsys.readouterr()]
+    seen += [repr(good), repr(bad), repr(named), caplog.text, *capsys.readouterr()]
     seen += [path.read_bytes().decode("latin-1") for path in tmp_path.iterdir()]
     for text in seen:
         assert key not in text
