@@ -10,6 +10,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fake_ollama import FakeOllama
 from hypothesis import HealthCheck, settings
@@ -92,6 +93,12 @@ def recorded(data_mirror):
             return content if path.endswith(".json.gz") else [*content]
 
     return read
+
+
+@pytest.fixture
+def rng():
+    """The same random numbers for every test."""
+    return np.random.default_rng(0)
 
 
 @pytest.fixture

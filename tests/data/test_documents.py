@@ -11,7 +11,7 @@ import zipfile
 import matplotlib.pyplot as plt
 import pytest
 from checks import refused
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_pdf import PdfPages
 from retrieval_parts import chunks_of, ids_of
@@ -134,7 +134,7 @@ def nodes(draw, depth=3):
     return around.format("".join(f"<{tag}>{text}{end}" for text, _ in inner)), words
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(st.lists(nodes(), min_size=1, max_size=5))
 def test_every_visible_word_of_an_html_page_is_read_once_and_in_order(tmp_path_factory, parts):
     text = (
@@ -212,7 +212,7 @@ def word_file(path, body):
     return path
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(st.lists(blocks(), min_size=1, max_size=4))
 def test_every_visible_word_of_a_docx_is_read_once_and_in_order(tmp_path_factory, parts):
     path = word_file(tmp_path_factory.getbasetemp() / "a.docx", "".join(part for part, _ in parts))

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from checks import refused
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from notebook_parts import parts
 
@@ -26,9 +26,6 @@ from ragbench.metrics.claims import (
 from ragbench.paths import packaged_data
 
 ragchecker_averages = parts("20").ragchecker_averages
-
-# Busy machines: the time one example takes says nothing about the code.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def labelled(tables, name="q"):
@@ -197,13 +194,12 @@ def test_example_in_the_documentation_holds():
     assert doctest.testmod(claims).failed == 0
 
 
-@unhurried
 @given(labels(), st.sampled_from([math.nan, 0.0, -1.0]))
 def test_metrics_equal_the_definitions_with_sets(sets, empty):
     assert same(claim_metrics(*sets, empty=empty), slow(*sets, empty=empty))
 
 
-@settings(unhurried, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(labels(), max_size=12))
 def test_many_results_of_different_sizes_score_as_each_alone(sets):
     table = claim_metrics_table(labelled(one, f"q{i}") for i, one in enumerate(sets))

@@ -146,7 +146,7 @@ def test_cutoffs_of_wrapped_text_are_those_of_the_text_as_it_is():
     assert table[0].tolist() == pytest.approx([0, 3 / 15, 4 / 15, 4 / 15, 7 / 15, 1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.text("abcé中,.-", min_size=1, max_size=9), min_size=1, max_size=12),
     st.integers(0, 60),
@@ -180,7 +180,7 @@ def question(draw):
     return parts, text, cuts
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(question(), st.sampled_from([*SLOW]))
 def test_table_equals_difflib_and_rapidfuzz_at_every_cutoff(case, match):
     parts, text, cuts = case
@@ -191,8 +191,7 @@ def test_table_equals_difflib_and_rapidfuzz_at_every_cutoff(case, match):
     assert got == pytest.approx([np.mean(slow_parts(parts, text[:c], match)) for c in cuts])
 
 
-def test_long_and_repetitive_texts_are_exact():
-    rng = np.random.default_rng(0)
+def test_long_and_repetitive_texts_are_exact(rng):
     text = "".join(rng.choice(list("abcdefghij "), 100_000))
     for match in ("exact", "exact_subsequence"):
         assert part_scores(["Q" + text[-90:]], text, match).tolist() == [90 / 91]
@@ -202,8 +201,7 @@ def test_long_and_repetitive_texts_are_exact():
     assert part_scores(["a" * 5000 + "b"], "a" * 100_000)[0] == 5000 / 5001
 
 
-def test_rows_are_scored_alone_whatever_the_threads_and_the_order_of_cutoffs():
-    rng = np.random.default_rng(3)
+def test_rows_are_scored_alone_whatever_the_threads_and_the_order_of_cutoffs(rng):
 
     def letters(size):
         return "".join(rng.choice(list("abcde "), size))
@@ -255,7 +253,7 @@ KEPT = {
 }  # counts of texts seen before
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     CHUNKS,
     st.lists(st.integers(0, 30), min_size=1, max_size=4),
@@ -338,7 +336,6 @@ def test_a_tokenizer_file_plugs_in_by_its_path_and_another_file_is_named(tmp_pat
         TokenOffsets(path)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=6),
     st.text("ab", max_size=9),

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from checks import refusals
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
@@ -122,14 +122,12 @@ def spelled_by_some_run(prediction, true):
     return float(any("".join(words[start:end]) == target for start in ends for end in ends[start:]))
 
 
-@settings(deadline=None)
 @given(texts, texts)
 def test_contained_equals_the_slow_version(a, b):
     if _comparable_words(b):
         assert contained(a, b) == spelled_by_some_run(a, b)
 
 
-@settings(deadline=None)
 @given(texts, texts, texts)
 def test_what_is_an_exact_match_or_stands_between_other_words_is_contained(a, before, after):
     if _comparable_words(a) and _normalise_answer(a):
@@ -185,7 +183,6 @@ def test_recorded_em_and_f1_are_reproduced_exactly(recorded):
     assert 0.15 < rows["exact_match"].mean() < 0.2
 
 
-@settings(deadline=None)
 @given(texts, texts)
 def test_em_implies_f1_of_one_and_f1_is_symmetric(a, b):
     assert token_f1(a, b) == pytest.approx(token_f1(b, a))
@@ -205,7 +202,6 @@ def test_bleu_by_hand():
     assert bleu("a a a a", "a b c d", **plain) == 0.0
 
 
-@settings(deadline=None)
 @given(texts, texts)
 def test_bleu_with_a_callable_tokenizer_equals_the_same_tokens_by_name(a, b):
     options = {"smoothing": "floor", "effective_order": False}
@@ -225,7 +221,6 @@ def test_bleu_says_nothing_on_standard_error(capfd):
     assert capfd.readouterr().err == ""
 
 
-@settings(deadline=None)
 @given(texts, texts)
 @example("Sales, in 2021, grew by 4.5% - to $12m.", "In 2021 sales grew 4.5% and reached $12m!")
 def test_rouge_l_equals_rouge_score(a, b):
@@ -314,7 +309,6 @@ def test_claim_overlap_by_hand():
     assert math.isnan(claim_overlap("?", "cat", idf))
 
 
-@settings(deadline=None)
 @given(texts, texts)
 def test_claim_overlap_equals_the_slow_version(a, b):
     idf = idf_weights(["red blue", "the cat", "the dog"])
@@ -359,7 +353,6 @@ def test_stems_are_porters_over_unicode_words():
     assert stems("Running relational Élodie's") == ["run", "relat", "élodi"]
 
 
-@settings(deadline=None)
 @given(texts, texts)
 def test_idf_overlap_is_symmetric_and_in_range(a, b):
     idf = idf_weights(["red blue", "the cat", "the dog"])

@@ -73,7 +73,7 @@ def test_nothing_relevant_is_undefined_and_nothing_found_is_zero():
     assert set(rank_scores([], {"a"}).values()) == {0.0}
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.permutations(list("abcdefgh")),
     st.sets(st.sampled_from("abcdefghxyz"), min_size=1),

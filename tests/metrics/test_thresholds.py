@@ -80,7 +80,7 @@ def test_middle_of_neighbouring_floats_stays_on_the_plateau():
 points = st.lists(st.tuples(st.integers(-2, 12), st.booleans()), min_size=2, max_size=25)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     points.filter(lambda points: len({p for _, p in points}) == 2),
     st.sampled_from(["above", "below"]),
@@ -110,7 +110,7 @@ def test_sweep_is_optimal_and_its_plateau_exactly_the_optimal_stretch(points, si
     assert agrees(closed) == pytest.approx(got.agreement)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(points, st.randoms())
 def test_sweep_ignores_order_and_duplication_of_all_points_and_mirrors_its_sides(points, random):
     scores, positive = np.array(points).T

@@ -70,7 +70,7 @@ texts_of_words = st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join)
 queries_of_words = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(texts_of_words, min_size=1, max_size=9),
     queries_of_words,
@@ -91,7 +91,7 @@ def test_every_variant_equals_its_formula(texts, query, variant, tokenizer, k):
     assert all(score <= hits[-1].score + 1e-12 for score in left)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(texts_of_words, min_size=1, max_size=8),
     st.lists(queries_of_words, min_size=1, max_size=4),

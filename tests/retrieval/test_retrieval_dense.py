@@ -133,7 +133,7 @@ def test_hits_below_zero_come_after_chunks_that_are_none():
     assert ids(near(vectors, [[1.0, 0.0]], 2)[0]) == ["c00000", "c00004"]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=12),
     st.randoms(use_true_random=False),
@@ -184,8 +184,7 @@ def test_queries_go_through_embed_query_unless_the_embedder_takes_them_all_at_on
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 0.5, 1.0])
-def test_mmr_selects_what_langchain_selects(weight):
-    rng = np.random.default_rng(2)
+def test_mmr_selects_what_langchain_selects(rng, weight):
     # candidates in clusters, so that novelty matters
     centres = rng.standard_normal((6, 16))
     vectors = centres[rng.integers(0, 6, 400)] + 0.4 * rng.standard_normal((400, 16))
@@ -201,7 +200,7 @@ def test_mmr_selects_what_langchain_selects(weight):
     assert weight != 0.5 or any(one != list(range(10)) for one in chosen)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 12), st.floats(0, 1))
 def test_every_mmr_pick_is_the_best_one_left_and_the_earlier_of_equals(seed, k, fetch_k, weight):
     rng = np.random.default_rng(seed)

@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 from checks import refusals, refused
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError
@@ -156,7 +156,6 @@ def kind_of(character):
     return (1 + bool(re.match(f"[{UNSPACED}]", character))) * (category in "LN" or mark)
 
 
-@settings(deadline=None)
 @given(UNICODE)
 def test_words_equal_a_walk_over_the_characters(text):
     expected = []

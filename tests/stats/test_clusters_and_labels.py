@@ -45,8 +45,9 @@ def test_a_cluster_of_one_question_each_changes_nothing_and_missing_pairs_leave_
         paired_permutation_test(a, b, cluster=[1, 2])
 
 
-def test_of_two_equal_systems_the_clustered_test_is_wrong_as_often_as_it_says_and_the_plain_one_is_not():
-    rng = np.random.default_rng(2)
+def test_of_two_equal_systems_the_clustered_test_is_wrong_as_often_as_it_says_and_the_plain_one_is_not(
+    rng,
+):
     wrong = []
     for _ in range(400):
         difference, cluster = clustered(rng)
@@ -96,8 +97,9 @@ def two_systems(rng, clusters):
     return truth.astype(float), np.where(drawn, truth, NAN), judged.astype(float), cluster
 
 
-def test_intervals_of_a_difference_hold_what_they_say_are_narrower_than_labels_alone_and_undo_a_favour():
-    rng = np.random.default_rng(5)
+def test_intervals_of_a_difference_hold_what_they_say_are_narrower_than_labels_alone_and_undo_a_favour(
+    rng,
+):
     truth, _, judged, _ = two_systems(np.random.default_rng(6), 200_000)
     true = (truth[0] - truth[1]).mean()
     # the judge alone is wrong however many questions there are

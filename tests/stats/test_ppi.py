@@ -44,8 +44,7 @@ def test_shares_by_hand():
     assert (first.n, first.n_missing) == (4, 2)
 
 
-def test_over_all_possible_draws_the_estimate_is_unbiased_and_the_variance_is_right():
-    rng = np.random.default_rng(1)
+def test_over_all_possible_draws_the_estimate_is_unbiased_and_the_variance_is_right(rng):
     strata = [0] * 5 + [1] * 4
     truth = rng.integers(0, 2, (9, 2)).astype(float)
     f = rng.random((9, 2))
@@ -133,8 +132,7 @@ def share_held(intervals, shares):
     return np.mean([i.low <= share <= i.high for i, share in zip(intervals, shares, strict=True)])
 
 
-def test_intervals_hold_what_they_say():
-    rng = np.random.default_rng(6)
+def test_intervals_hold_what_they_say(rng):
     true = answers(np.random.default_rng(7), 60_000)[0].mean(axis=0)
     held = []
     for run in range(700):
@@ -249,10 +247,9 @@ def test_a_share_over_clusters_has_an_interval_however_few_labels_of_it_there_ar
 
 
 @pytest.mark.parametrize("share", [0.03, 0.1])
-def test_shares_of_answers_like_these_hold_where_they_are_rare(share):
+def test_shares_of_answers_like_these_hold_where_they_are_rare(rng, share):
     # Latent grades, 44 documents, five answers a question, 250 labels: no luck of the draw decides
     # what is given.
-    rng = np.random.default_rng(9)
     cut = norm.ppf(share, scale=(0.8**2 + 0.8**2 + 0.7**2) ** 0.5)
     held = []
     for run in range(150):
@@ -292,8 +289,7 @@ def test_a_count_of_zero_has_an_interval_for_these_items():
     assert few.high == pytest.approx(high)
 
 
-def test_intervals_of_rare_categories_hold():
-    rng = np.random.default_rng(8)
+def test_intervals_of_rare_categories_hold(rng):
     held = []
     for run in range(300):
         truth, strata, f, _ = answers(rng, 60)

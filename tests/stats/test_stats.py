@@ -157,8 +157,7 @@ def test_equal_values_have_the_exact_interval_of_a_share_or_none():
     assert means(both, "system", "y")["low"].tolist() == pytest.approx([0.692, 0], abs=1e-3)
 
 
-def test_kappa_of_copies_in_groups_has_the_interval_of_the_items():
-    rng = np.random.default_rng(3)
+def test_kappa_of_copies_in_groups_has_the_interval_of_the_items(rng):
     a = rng.integers(0, 3, 40)
     b = np.where(rng.random(40) < 0.7, a, rng.integers(0, 3, 40))
     copies = kappa(a.repeat(4), b.repeat(4), groups=np.arange(40).repeat(4))
@@ -215,9 +214,8 @@ def test_ppi_mean_by_hand():
     assert np.isnan(bounds(short)).all()
 
 
-def test_ppi_mean_of_many_items_has_the_published_interval():
+def test_ppi_mean_of_many_items_has_the_published_interval(rng):
     # w^2 var(judge) / N + var(human - w judge) / n
-    rng = np.random.default_rng(3)
     human = rng.normal(size=300)
     judged = human + rng.normal(size=300)
     others = rng.normal(size=900) * 2**0.5
@@ -292,7 +290,7 @@ def test_two_points_have_a_correlation(method):
         assert correlation([1, 2], y, method, resamples=0).estimate == pytest.approx(expected)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.sampled_from([0.1, 0.2, 0.3, 1 / 3, 0.7]), min_size=4, max_size=12),
     st.sampled_from([-3.3, 0.1, 7.0]),
@@ -306,8 +304,7 @@ def test_a_correlation_and_its_interval_stay_within_minus_1_and_1(x, slope, meth
 
 @pytest.mark.parametrize("method", THEIRS)
 @pytest.mark.parametrize("per_group", [1, 4])
-def test_correlation_interval_is_the_percentile_over_resampled_points(method, per_group):
-    rng = np.random.default_rng(1)
+def test_correlation_interval_is_the_percentile_over_resampled_points(rng, method, per_group):
     x = rng.integers(0, 9, 40)
     y = x + rng.integers(0, 9, 40)
     n_groups = 40 // per_group
@@ -329,7 +326,7 @@ def test_correlation_of_a_constant_is_nan_and_constant_resamples_are_left_out(me
     assert -1 <= got.low <= got.estimate <= got.high <= 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @pytest.mark.filterwarnings("ignore:An input array is constant")
 @given(
     st.lists(st.tuples(st.integers(-5, 5), st.integers(-5, 5)), min_size=3, max_size=30),

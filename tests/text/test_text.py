@@ -126,13 +126,13 @@ PIECES = st.sampled_from([*CHARACTERS, "e\u0301", "ﬄ", "ﬆ"])
 TEXTS = st.one_of(st.lists(PIECES, max_size=25).map("".join), st.text(max_size=30))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(PIECES, max_size=25).map("".join))
 def test_normalised_text_equals_the_slow_oracle(text):
     assert Normalised.of(text).text == slow(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(TEXTS)
 def test_spans_map_back_to_what_gives_the_same_text(text):
     made = Normalised.of(text)
@@ -147,7 +147,7 @@ def test_spans_map_back_to_what_gives_the_same_text(text):
         assert character in slow(text[start:stop])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(TEXTS)
 def test_normalising_twice_is_normalising_once(text):
     once = Normalised.of(text).text
