@@ -110,22 +110,6 @@ def test_sweep_is_optimal_and_its_plateau_exactly_the_optimal_stretch(points, si
     assert agrees(closed) == pytest.approx(got.agreement)
 
 
-@settings(max_examples=50)
-@given(points, st.randoms())
-def test_sweep_ignores_order_and_duplication_of_all_points_and_mirrors_its_sides(points, random):
-    scores, positive = np.array(points).T
-    if len(set(positive)) < 2:
-        return
-    scores = scores.clip(0, 10) / 10
-    positive = positive.astype(bool)
-    base = best_threshold(scores, positive)
-    order = random.sample(range(len(points)), len(points))
-    assert best_threshold(scores[order], positive[order]) == base
-    assert best_threshold(np.tile(scores, 3), np.tile(positive, 3)) == base
-    mirrored = best_threshold(1 - scores, positive, "below")
-    assert (mirrored.agreement, mirrored.plateaus) == (base.agreement, base.plateaus)
-
-
 @pytest.mark.parametrize("name", ["h", "k"])
 def test_fitted_thresholds_minimise_the_printed_likelihood_and_beat_the_published_optimiser(name):
     from scipy.optimize import differential_evolution
