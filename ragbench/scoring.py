@@ -114,7 +114,7 @@ def score(
     DataFrame: the rows in our names; a column per number (``keypoints_hallucination`` where
     RAGChecker's has the name); the labels made (`ragbench.widgets.ClaimInspector` opens
     ``claim_labels``); ``labelled_by``; ``unscored``, how many numbers are NaN, and ``reason``, why.
-    ``attrs``: "numbers" (their columns), "model", "checker", "repairs".
+    ``attrs``: "numbers" (their columns), "sources" (of each), "model", "checker", "repairs".
 
     Raises ConfigError for an unknown metric or option, or where every metric needs labels and no
     model is named; DataError for all missing columns, before anything runs.
@@ -145,8 +145,9 @@ def score(
     labelled_by = _labelled_by(source, to_make, cassette)
     if needed:
         table["labelled_by"] = _in_words(labelled_by)
+    sources = {column: METRICS[name].source for column, (name, _) in numbers.items()}
     # Last: pandas copies attrs at every look into the table.
-    table.attrs |= labelled_by | {"numbers": list(numbers)}
+    table.attrs |= labelled_by | {"numbers": list(numbers), "sources": sources}
     return table
 
 

@@ -8,7 +8,7 @@ The prose is in ``methods.jinja``. A citation is marked in it as ``⟦key⟧``, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -111,7 +111,7 @@ class Methods:
         facts = {
             "table": table,
             "systems": _systems(table),
-            "metrics": _metrics_by_source(columns),
+            "metrics": _metrics_by_source(table),
             "model": model,
             "checker": checker,
             "labelled_by": [name for name in (model and model["model"], checker) if name],
@@ -171,13 +171,13 @@ def _systems(table: pd.DataFrame) -> int:
     return table["system"].nunique() if "system" in table else 1
 
 
-def _metrics_by_source(columns: Sequence[str]) -> dict[str, list[str]]:
-    """Return the names of metrics by paper and equation."""
-    every = find_numbers()
+def _metrics_by_source(table: pd.DataFrame) -> dict[str, list[str]]:
+    """Return the names of metrics by paper and equation: as `ragbench.score` knew them."""
+    sources = {column: METRICS[name].source for column, (name, _) in find_numbers().items()}
+    sources |= table.attrs.get("sources", {})
     names: dict[str, list[str]] = {}
-    for column in columns:
-        # A metric of one's own has no source.
-        source = METRICS[every[column][0]].source if column in every else "of this study"
+    for column in table.attrs["numbers"]:
+        source = sources.get(column, "of this study")
         names.setdefault(source, []).append(column.replace("_", " "))
     return names
 

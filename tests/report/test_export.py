@@ -742,3 +742,16 @@ def test_exported_rows_of_several_systems_are_scored_again_and_what_is_not_known
     assert first["ir_score"].isna().tolist() == [True, False] * 3
     for column in ("question_id", "system", "ir_score", "eir", "unscored", "reason"):
         assert again[column].fillna(-1).tolist() == first[column].fillna(-1).tolist()
+
+
+def test_methods_name_the_source_of_a_metric_of_ones_own_and_of_a_scale_of_ones_own(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setitem(METRICS, "words", Metric(("answer",), len, "Ruck 1841"))
+    scale = {0: "wrong", 1: "right"}
+    table = rb.score([{"answer": "a", "grade": 1, "judge_scale": scale}], ["words", "grade"])
+    monkeypatch.delitem(METRICS, "words")  # the export of a run does not load its code
+    export_scores(table, tmp_path / "r", "mine")
+    methods = (tmp_path / "r" / "methods.md").read_text()
+    assert "Metrics (Ruck 1841): words." in methods
+    assert "(thesis §2.4) [@elyagouby2024]: grade 0 and grade 1." in methods
