@@ -507,7 +507,8 @@ def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
     options : of the class, such as ``host`` of Ollama. ConfigError for an unknown name or option.
     """
     kind, colon, rest = name.partition(":")
-    if kind not in EMBEDDERS or (kind == "ollama" and not rest):
+    is_whole = {"ollama": rest != "", "minilm": not colon}.get(kind, True)
+    if kind not in EMBEDDERS or not is_whole:
         raise unknown("embedder", name, {*EMBEDDERS, "ollama:NAME"} - {"ollama"})
     make = EMBEDDERS[kind]
     valid = {*inspect.signature(make).parameters} - {"name"}

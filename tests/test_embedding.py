@@ -493,6 +493,7 @@ def test_an_experiment_file_names_the_embedder_of_all_dense_retrievers_or_of_one
     }
     for wrong, message in (
         ("retriever: SIM\nembedder: e6", "e.yaml, line 5: embedder: unknown embedder 'e6'"),
+        ("retriever: SIM\nembedder: minilm:large", "unknown embedder 'minilm:large'"),
         ("retriever: SIM\nembedder: {use: letters, size: 3}", "option of letters"),
         (
             "retriever: {a: {use: BM25, embedder: minilm}}",

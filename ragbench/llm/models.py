@@ -10,9 +10,10 @@ from typing import Any
 
 import httpx
 from langchain_ollama import ChatOllama
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from ragbench.errors import ConfigError, check_known, unknown
+from ragbench.llm.failures import sounds_secret
 from ragbench.llm.local import LABEL, SMOLLM2, SMOLLM2_SHA256, LocalServer
 from ragbench.llm.wire import OllamaServer, Transport, full_address
 
@@ -139,15 +140,23 @@ def _ollama(name: str, host: str | None, api_key: str | None, settings: dict, op
 
 
 def _checked(kind: Any, settings: dict, options: dict) -> Any:
-    """Make a model of a class; ConfigError for an option that the class lacks."""
+    """Make a model of a class; ConfigError for an option that it lacks, or a value it cannot be."""
     aliases = {field.alias for field in kind.model_fields.values() if field.alias}
     check_known(f"option of {kind.__bases__[-1].__name__}", options, {*kind.model_fields, *aliases})
+    try:
+        model = kind(**settings | options)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        name = str(wrong["loc"][0])
+        shown = name if sounds_secret(name) else f"{name}={wrong['input']!r:.60}"
+        raise ConfigError(shown, wrong["msg"], "correct it, or leave it out") from None
     for limit in ("deadline_s", "num_ctx"):
-        if settings[limit] is not None and settings[limit] <= 0:
+        value = getattr(model, limit)
+        if value is not None and value <= 0:
             raise ConfigError(
-                f"{limit}={settings[limit]}", "a number above 0", "leave it out for the default"
+                f"{limit}={value}", "a number above 0", "leave it out for the default"
             )
-    return kind(**settings | options)
+    return model
 
 
 def _local(name: str, host: str | None, _: str | None, settings: dict, options: dict) -> Any:

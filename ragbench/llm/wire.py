@@ -239,7 +239,7 @@ def full_address(host: str, port: int, path: str = "") -> str:
     ``port`` and ``path`` are used where none is given (the port only without a scheme).
     """
     parts = _ADDRESS.fullmatch(host)
-    if parts is None or not (parts["name"] or parts["port"]):
+    if parts is None or not (parts["name"] or parts["port"]) or int(parts["port"] or 0) > 65535:
         raise ConfigError(
             f"host={host.rsplit('@', 1)[-1]!r}",
             "an address such as http://localhost:11434, without user and password",
