@@ -141,10 +141,14 @@ def test_anything_that_can_change_a_reply_is_a_miss(fake, change, cassette):
     assert run(fake, cassette, **change)[1] == 0
 
 
-def test_host_deadline_retries_and_concurrency_do_not_change_the_key(fake, path):
-    run(fake, path, keep_alive="5m")
+@pytest.mark.parametrize(
+    ("spec", "own", "other"),
+    [("ollama:llama3:8b", {"keep_alive": "5m"}, {"keep_alive": -1}), ("openai:made", {}, {})],
+)
+def test_host_deadline_retries_and_concurrency_do_not_change_the_key(fake, path, spec, own, other):
+    run(fake, path, spec=spec, **own)
     with FakeOllama() as elsewhere:
-        model = elsewhere.model(deadline_s=7, keep_alive=-1)
+        model = elsewhere.model(spec, deadline_s=7, **other)
         more = {"retries": 9, "concurrency": 1, "deadline_s": 3, "step": "other", "progress": False}
         replies = ask(model, ["p2", "p0", "p1"], cassette=path, **more)
         assert all(reply.cached for reply in replies)
