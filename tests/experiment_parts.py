@@ -3,7 +3,6 @@ too.
 """
 
 import json
-import os
 import re
 import sys
 import time
@@ -61,12 +60,12 @@ def people(count=6):
     documents = []
     questions = []
     for i in range(count):
-        fact = f"Person{i} Lee was born in {TOWNS[i % len(TOWNS)]}."
-        documents.append(
-            Document(f"d{i}", f"Person{i} Lee", f"{fact} She sang well for {i} years.", (fact,))
-        )
-        asked = f"In which town was Person{i} Lee born?"
-        questions.append(Question(f"q{i}", asked, TOWNS[i % len(TOWNS)], (fact,), "bridge", "easy"))
+        name = f"Person{i} Lee"
+        town = TOWNS[i % len(TOWNS)]
+        fact = f"{name} was born in {town}."
+        asked = f"In which town was {name} born?"
+        documents.append(Document(f"d{i}", name, f"{fact} She sang well for {i} years.", (fact,)))
+        questions.append(Question(f"q{i}", asked, town, (fact,), "bridge", "easy"))
     return Dataset("people", tuple(questions), tuple(documents))
 
 
@@ -126,9 +125,8 @@ class Copier:
             raise ValueError("cannot answer this")
         time.sleep(self.seconds)
         if self.log:
-            file = os.open(self.log, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
-            os.write(file, f"{question}|{len(context)}\n".encode())
-            os.close(file)
+            with open(self.log, "a") as file:  # one write, at its end: of many processes too
+                file.write(f"{question}|{len(context)}\n")
         return context or NOTHING
 
 
@@ -182,7 +180,7 @@ def live(folder, server, count=2, seed=3, **changes):
     return experiment(folder, count, **(settings | changes))
 
 
-def live_rows(folder, server, count: int = 2, **changes):
+def live_rows(folder, server, count=2, **changes):
     """Run the grid of a server's model, and return its rows."""
     return live(folder, server, count, **changes).run(progress=False)
 
@@ -200,11 +198,9 @@ class Counting(Embeddings):
         self.asked += texts
         if self.log:
             with self.log.open("a") as file:
-                file.write("".join(f"{text}\n" for text in texts))
-        return [
-            np.bincount([ord(c) % 32 for c in text], minlength=32).astype(float).tolist()
-            for text in texts
-        ]
+                file.writelines(f"{text}\n" for text in texts)
+        letters = ([ord(character) % 32 for character in text] for text in texts)
+        return [np.bincount(row, minlength=32).astype(float).tolist() for row in letters]
 
     def embed_query(self, text):
         return self.embed_documents([text])[0]

@@ -10,11 +10,9 @@ a stream that began with 200, and the OpenAI-compatible ``/v1/chat/completions``
 a prompt longer than ``num_ctx`` follows measurements reported in Ollama's issues (a 200 that counts
 half of the window, or a 400).
 
-As a program: ``python tests/fake_ollama.py --port 0 --latency 0.1`` prints its address and serves
-until killed.
+As a program: ``python tests/fake_ollama.py`` prints its address and serves until killed.
 """
 
-import argparse
 import asyncio
 import contextlib
 import hashlib
@@ -508,16 +506,9 @@ BODIES = {
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--latency", type=float, default=0.0, help="seconds for each answer")
-    given = parser.parse_args()
-    fake = FakeOllama(port=given.port, latency_s=given.latency)
-    fake.start()
-    print(fake.url, flush=True)
-    threading.Event().wait()
+    with FakeOllama() as fake:
+        print(fake.url, flush=True)
+        threading.Event().wait()
 
 
 if __name__ == "__main__":

@@ -201,11 +201,11 @@ def test_rows_come_in_the_order_of_settings_prefix_retrievers_and_questions():
 def test_the_prefix_is_indexed_but_never_counted_or_matched():
     chunks = [Chunk("a#0", "Text.", "a", "Marn Ltd"), Chunk("b#0", "Text.", "b", "")]
     assert [c.text for c in rageval.with_titles(chunks)] == ["(Marn Ltd) Text.", "Text."]
-    document = Document("a", "Marn was sold", "The mill burnt.", (), EN)
+    document = Document("a", "Marn was sold", "(In May) the mill burnt.", (), EN)
     question = Question("q", "Which mill of Marn was sold?", "none", ("Marn was sold",), meta=EN)
     rows = rageval.retrieval_rows(Dataset("one", (question,), (document,)), ENGLISH, {"1": (99, 1)})
     assert rows["recall"].tolist() == [0.0, 0.0]
-    assert rows["words"].tolist() == [3, 3]
+    assert rows["words"].tolist() == [5, 5]  # brackets of the text itself count
 
 
 def test_sentence_chunks_pack_whole_sentences_up_to_the_size():
