@@ -91,26 +91,18 @@ def test_import_is_cheap_and_loads_no_heavy_library():
 
 
 def test_dir_shows_what_a_user_uses_and_nothing_else():
-    shown = dir(ragbench)
-    assert {
-        "data",
-        "metrics",
-        "papers",
-        "plots",
-        "stats",
-        "widgets",
-        "Experiment",
-        "ir_score",
-    } <= set(shown)
-    assert set(ragbench.__all__) <= set(shown)
-    assert {"ClaimInspector", "LabellingTool"} <= set(dir(ragbench.widgets))
-    assert {"thesis", "ragchecker", "published", "record"} <= set(dir(ragbench.papers))
-    assert {"claims", "thresholds"} <= set(dir(ragbench.metrics))
-    assert {"load_minihop", "load_questions", "DATASETS"} <= set(dir(ragbench.data))
+    assert set(ragbench.__all__) <= set(dir(ragbench))
+    for package, names in {
+        ragbench: "data metrics papers plots stats widgets Experiment ir_score",
+        ragbench.widgets: "ClaimInspector LabellingTool",
+        ragbench.papers: "thesis ragchecker published record",
+        ragbench.metrics: "claims thresholds",
+        ragbench.data: "load_minihop load_questions DATASETS",
+    }.items():
+        assert set(names.split()) <= set(dir(package))
+    hidden = {"Any", "Mapping", "annotations", "importlib", "np", "pd", "lazy"}
     for package in (ragbench, *(getattr(ragbench, name) for name in ragbench._MODULES)):
-        assert not {"Any", "Mapping", "annotations", "importlib", "np", "pd", "lazy"} & set(
-            dir(package)
-        )
+        assert not hidden & set(dir(package))
         for name in dir(package):
             assert getattr(package, name) is not None
 
@@ -131,15 +123,17 @@ def test_a_mistyped_name_is_told_with_the_nearest_one_and_a_broken_module_as_its
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 def test_committed_notebook_ran_cleanly_from_top_to_bottom(path):
-    book = json.loads(path.read_text(encoding="utf-8"))
-    code = [c for c in book["cells"] if c["cell_type"] == "code"]
-    assert [c["execution_count"] for c in code] == list(range(1, len(code) + 1))
-    assert not [o for c in code for o in c["outputs"] if o["output_type"] == "error"]
-    assert max(len("".join(c["source"]).splitlines()) for c in code) <= 30
-    tags = [t for c in code for t in c["metadata"].get("tags", [])]
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = [c for c in cells if c["cell_type"] == "code"]
+    tags = []
+    for number, cell in enumerate(code, 1):
+        assert cell["execution_count"] == number
+        assert "error" not in [output["output_type"] for output in cell["outputs"]]
+        assert len("".join(cell["source"]).splitlines()) <= 30
+        tags += cell["metadata"].get("tags", [])
     assert tags.count("parameters") == 1
     assert "injected-parameters" not in tags
-    assert sum(c["cell_type"] == "markdown" for c in book["cells"]) >= len(code) / 2
+    assert [c["cell_type"] for c in cells].count("markdown") >= len(code) / 2
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
