@@ -72,18 +72,14 @@ def test_init_copies_templates_without_results_and_set_to_the_files_beside_them(
     assert not any("data/results" in cell.source for cell in book.cells)
 
 
-@pytest.mark.parametrize("there", ["file", "folder with a file", "no parent"])
+@pytest.mark.parametrize("there", ["mine", "folder", "not there/mine"])
 def test_init_writes_over_nothing(tmp_path, there):
-    target = tmp_path / "mine"
-    if there == "file":
-        target.write_text("mine")
-    elif there == "folder with a file":
-        target.mkdir()
-        (target / "thesis.tex").write_text("mine")
-    else:
-        target = tmp_path / "not there" / "mine"
+    (tmp_path / "folder").mkdir()
+    for name in ("mine", "folder/thesis.tex"):
+        (tmp_path / name).write_text("mine")
+    target = tmp_path / there
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(ConfigError, match="mine"):
+    with pytest.raises(ConfigError, match=target.name):
         create_project(target)
     assert sorted(tmp_path.rglob("*")) == before
 
