@@ -5,6 +5,7 @@ import random
 import string
 import subprocess
 import sys
+from itertools import product
 
 import numpy as np
 import pytest
@@ -54,10 +55,8 @@ def test_token_chunks_by_hand(text, size, overlap, texts):
 
 @given(st.integers(1, 60), st.integers(1, 12), st.sampled_from([0.0, 0.2, 0.5, 0.9]))
 def test_token_chunks_cover_every_word_and_repeat_only_the_overlap(n, size, overlap):
-    words = [f"{'abcdefghij'[i % 10]}" for i in range(n)]
-    chunks = [
-        c.text.split() for c in token_chunks([doc(" ".join(words))], size=size, overlap=overlap)
-    ]
+    words = ["abcdefghij"[i % 10] for i in range(n)]
+    chunks = [chunk.text.split() for chunk in token_chunks([doc(" ".join(words))], size, overlap)]
     step = max(1, size - round(size * overlap))
     assert chunks[0] + [w for c in chunks[1:] for w in c[size - step :]] == words
     assert all(len(c) <= size for c in chunks)
@@ -85,10 +84,8 @@ def test_a_splitter_by_headers_returns_documents_and_anything_else_is_named():
     def by_header(text):
         return [LangChainDocument(part, metadata={"Header 1": "A"}) for part in text.split("#")]
 
-    assert [(c.id, c.text) for c in split_chunks([doc("#one#two")], by_header)] == [
-        ("d#1", "one"),
-        ("d#2", "two"),
-    ]
+    chunks = split_chunks([doc("#one#two")], by_header)
+    assert [(c.id, c.text) for c in chunks] == [("d#1", "one"), ("d#2", "two")]
     assert split_chunks([doc("one")], lambda text: []) == []
     for returned in (None, "one", [3]):
         with pytest.raises(ConfigError, match=r"split gave .* for document 'd'"):
@@ -107,17 +104,12 @@ def visible(texts):
 @given(TEXTS, st.integers(1, 8))
 def test_chunks_of_any_script_lose_no_character(text, size):
     one = [doc(text)]
-    ways = [
+    for chunks in (
         token_chunks(one, size, 0.0),
         semantic_chunks(one, topics(), min_chars=0, percentile=50),
-    ]
-    ways += [semantic_chunks(one, topics(), "paper", max_tokens=size)]
-    ways += [
-        sentence_chunks(one, size, unit, language)
-        for unit in chunking.UNITS
-        for language in ("en", "zh")
-    ]
-    for chunks in ways:
+        semantic_chunks(one, topics(), "paper", max_tokens=size),
+        *(sentence_chunks(one, size, *how) for how in product(chunking.UNITS, ("en", "zh"))),
+    ):
         assert visible(chunk.text for chunk in chunks) == visible(text)
         assert all(chunk.text in text for chunk in chunks)
     starts = [text.find(chunk.text) for chunk in token_chunks(one, size, 0.5)]
@@ -126,18 +118,18 @@ def test_chunks_of_any_script_lose_no_character(text, size):
 
 def test_token_chunks_begin_and_end_between_words_unless_a_word_is_longer_or_they_are_to_be_cut():
     text = "unbelievably hydrochlorofluorocarbons, dissolve"  # 3, 10 and 1 tokens, and a comma
-    words = ["unbelievably", "hydrochlorofluorocarbons, dissolve"]
-    assert [c.text for c in token_chunks([doc(text)], 12, 0.0)] == words
-    assert [c.text for c in token_chunks([doc(text)], 12, 0.5)] == words
-    for size, options in ((3, {}), (12, {"words": False})):
-        cut = [c.text for c in token_chunks([doc(text)], size, 0.0, **options)]
-        assert visible(cut) == visible(text)
-        assert not {word for piece in cut for word in piece.split()} <= set(text.split())
+
+    def cut(text, *settings, **options):
+        return [chunk.text for chunk in token_chunks([doc(text)], *settings, **options)]
+
+    for overlap in (0.0, 0.5):
+        assert cut(text, 12, overlap) == ["unbelievably", "hydrochlorofluorocarbons, dissolve"]
+    for pieces in (cut(text, 3, 0.0), cut(text, 12, 0.0, words=False)):
+        assert visible(pieces) == visible(text)
+        assert not set(" ".join(pieces).split()) <= set(text.split())
     # RAGEval's windows end within words, as in the runs of Table 4.
-    assert [c.text for c in token_chunks([doc("unbelievably " * 2)], 7, 0.0, words=False)] == [
-        "unbelievably unbel",
-        "ievably",
-    ]
+    windows = cut("unbelievably unbelievably ", 7, 0.0, words=False)
+    assert windows == ["unbelievably unbel", "ievably"]
     sentence = "An unbelievably long sentence of hydrochlorofluorocarbons that goes on and on."
     pieces = semantic_chunks([doc(sentence)], topics(), "paper", max_tokens=12)
     assert " ".join(c.text for c in pieces) == sentence
@@ -168,16 +160,12 @@ def test_a_number_of_tokens_is_a_limit_for_texts_without_spaces():
 
 
 def test_a_text_of_chinese_sentences_is_cut_where_its_subject_changes():
-    text = "".join(f"cat猫坐在第{i}。" for i in range(20)) + "".join(
-        f"dog狗跑了{i}！" for i in range(20)
-    )
-    chunks = semantic_chunks([doc(text)], topics(), "paper")
+    chunks = semantic_chunks([doc("cat猫坐在那里。" * 20 + "dog狗跑了！" * 20)], topics(), "paper")
     assert [chunk.text.count("cat") for chunk in chunks] == [20, 0]
 
 
 def test_a_long_text_that_is_tokenised_in_pieces_is_cut_as_a_whole():
-    words = [f"{'abcdefghij'[i % 10]}{i}" for i in range(60_000)]  # 400,000 characters
-    text = " ".join(words)
+    text = " ".join(f"{'abcdefghij'[i % 10]}{i}" for i in range(60_000))  # 400,000 characters
     (offsets,) = token_offsets(default_tokenizer(), [text])
     chunks = token_chunks([doc(text)], 100, 0.0, words=False)
     starts = [offsets[i][0] for i in range(0, len(offsets), 100)]
