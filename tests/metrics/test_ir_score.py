@@ -273,11 +273,11 @@ def test_tokenizer_that_glues_across_spaces_is_tokenised_joined():
 
 
 def test_chunks_and_their_joined_text_give_the_same_table(tokens):
+    facts = [["runs north. The town"], ["here"], ["x"]]
     chunks = [["A river runs north.", "The town lies on it."], ["Nothing here."], []]
     texts = [" ".join(c) for c in chunks]
-    asked = [["runs north. The town"], ["here"], ["x"]], [2, 6, 20]
-    by_chunks = ir_score_table(asked[0], chunks, asked[1], tokens)
-    by_text = ir_score_table(asked[0], texts, asked[1], TokenOffsets(WORDPIECE))
+    by_chunks = ir_score_table(facts, chunks, [2, 6, 20], tokens)
+    by_text = ir_score_table(facts, texts, [2, 6, 20], TokenOffsets(WORDPIECE))
     np.testing.assert_array_equal(by_chunks, by_text)
     assert 0 < by_chunks[0, 1] < by_chunks[0, 2] == 1.0
 
@@ -352,5 +352,5 @@ def test_one_missing_letter_of_long_facts_costs_the_score_of_one():
 
 def test_chunks_are_joined_with_one_space_as_the_curves_are():
     assert ir_score(["ab cd"], ["x ab", "cd y"]) == ir_score(["ab cd"], "x ab cd y") == 1.0
-    with pytest.raises(DataError, match="text is NoneType"):
+    with refused(DataError, "text is NoneType"):
         ir_score(["ab"], None)

@@ -42,10 +42,10 @@ def test_eir_counts_words_of_whole_references():
 
 
 def test_the_metadata_prefix_is_neither_counted_nor_matched():
-    asked = ["Wheat was flat."], ["(Company: Marn Ltd.)Wheat was flat. Rye was not."]
-    assert effective_information_rate(*asked) == pytest.approx(3 / 6)
-    assert effective_information_rate(*asked, prefix=False) == pytest.approx(3 / 8)
-    assert reference_recall(["Company: Marn Ltd."], asked[1]) == 0.0
+    arguments = ["Wheat was flat."], ["(Company: Marn Ltd.)Wheat was flat. Rye was not."]
+    assert effective_information_rate(*arguments) == pytest.approx(3 / 6)
+    assert effective_information_rate(*arguments, prefix=False) == pytest.approx(3 / 8)
+    assert reference_recall(["Company: Marn Ltd."], arguments[1]) == 0.0
     # Only a bracket at the very start is metadata.
     assert effective_information_rate(["Rye."], ["Rye. (a note here)"]) == pytest.approx(1 / 4)
 

@@ -176,15 +176,15 @@ def test_the_interval_of_a_share_joins_jeffreys_bounds_of_its_strata():
     # Two strata of 40, 20 labelled in each: 8 and none have the category. Half of each has no
     # label.
     truth = np.vstack([one_category(8), one_category(0)])
-    asked = np.zeros((80, 1)), [0] * 40 + [1] * 40
-    (got,) = ppi_shares(truth, *asked, weight=0.0)
+    arguments = np.zeros((80, 1)), [0] * 40 + [1] * 40
+    (got,) = ppi_shares(truth, *arguments, weight=0.0)
     below = (0.4 - beta.ppf(0.025, 8.5, 12.5)) ** 2  # the other stratum's lower bound is 0
     above = (beta.ppf(0.975, 8.5, 12.5) - 0.4) ** 2 + beta.ppf(0.975, 0.5, 20.5) ** 2
     low = 0.2 - (0.25 * 0.5 * below) ** 0.5
     high = 0.2 + (0.25 * 0.5 * above) ** 0.5
     assert estimate_and_bounds(got) == pytest.approx((0.2, low, high))
     # where all of a stratum have it, its upper bound is 1
-    (other,) = ppi_shares(1 - truth, *asked, weight=0.0)
+    (other,) = ppi_shares(1 - truth, *arguments, weight=0.0)
     assert bounds(other) == pytest.approx((1 - high, 1 - low))
 
 
@@ -214,9 +214,9 @@ def test_the_interval_of_a_share_over_clusters_is_exact_for_the_effective_number
     truth, _, f, clusters = answers(np.random.default_rng(3), 12)
     one_stratum = np.zeros(len(truth))
     drawn = stratified_draw(one_stratum, len(truth) // 2, least=3, seed=5)
-    asked = hide(truth, drawn), f, one_stratum
-    share = ppi_shares(*asked, clusters=clusters)[1]
-    symmetric = ppi_shares(*asked, of=np.ones(len(f)), clusters=clusters)[1]
+    arguments = hide(truth, drawn), f, one_stratum
+    share = ppi_shares(*arguments, clusters=clusters)[1]
+    symmetric = ppi_shares(*arguments, of=np.ones(len(f)), clusters=clusters)[1]
     p = share.estimate
     n = drawn.sum()
     sizes = np.bincount(clusters[drawn])

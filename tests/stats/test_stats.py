@@ -710,5 +710,5 @@ def test_an_empty_cell_of_pandas_is_a_missing_value(kind):
     rows["right"] = pd.Series([1, 0, pd.NA, 1, 0, 0, 1, 0, 1, 1, 0, 1], dtype=kind)
     assert stats.means(rows, "system", "right")["unscored"].tolist() == [1, 0]
     assert stats.compare(rows, "system", "right")[["n", "missing"]].to_numpy().tolist() == [[5, 1]]
-    with pytest.raises(DataError, match="system that are not numbers"):
+    with refused(DataError, "system that are not numbers"):
         stats.compare(rows, "system", "system")
