@@ -18,8 +18,16 @@ def ids(hits):
     return [hit.chunk.id for hit in hits]
 
 
-def ids_of(retriever, query, k):
-    """What is found for one query."""
+def scores_of(hits):
+    return [hit.score for hit in hits]
+
+
+def ranks_of(hits):
+    return [hit.rank for hit in hits]
+
+
+def ids_found(retriever, query, k):
+    """The ids of what is found for one query."""
     return ids(retriever.search([query], k)[0])
 
 

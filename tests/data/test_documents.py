@@ -14,7 +14,7 @@ from checks import refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_pdf import PdfPages
-from retrieval_parts import chunks_of, ids_of
+from retrieval_parts import chunks_of, ids_found
 
 import ragbench as rb
 from ragbench.data import load_documents
@@ -259,7 +259,7 @@ def test_a_loaded_folder_is_told_as_files_and_pages(tmp_path, put):
 def test_a_word_divided_at_a_line_end_is_found_by_bm25_and_by_the_ir_score(variant):
     texts = ["The qual-\nity of flour rose.", "The soft qual\u00ad\nity.", "Unlike oth-\ner mills."]
     bm25 = rb.BM25(chunks_of(*texts, *["A wall."] * 3), variant=variant)
-    assert sorted(ids_of(bm25, "quality", 6)) == ["c00000", "c00001"]
+    assert sorted(ids_found(bm25, "quality", 6)) == ["c00000", "c00001"]
     assert rb.ir_score(["quality of flour"], texts[0]) == 1.0
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from checks import refusals, refused
 from experiment_parts import people
-from retrieval_parts import ids_of
+from retrieval_parts import ids_found
 from word_bags import Bags
 
 import ragbench as rb
@@ -153,7 +153,7 @@ def test_every_name_builds_a_retriever_that_finds_the_nearest_chunk(name):
         parts["scorer"] = shared_letters
     if name == "MLQ":
         parts["decompose"] = lambda question: [question]
-    assert "b" in ids_of(make_retriever(name, CHUNKS, **parts), "fox dog", 3)
+    assert "b" in ids_found(make_retriever(name, CHUNKS, **parts), "fox dog", 3)
 
 
 def test_dense_retrievers_share_an_index_until_chunks_or_embedder_change():

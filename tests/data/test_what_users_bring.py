@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from checks import refused
 from docx.oxml import parse_xml
-from retrieval_parts import chunks_of, ids_of
+from retrieval_parts import chunks_of, ids_found
 
 import ragbench as rb
 from ragbench import data
@@ -61,7 +61,7 @@ def test_a_reference_that_differs_in_layout_alone_is_found_by_every_reader(text)
     assert len(set(document_clusters(asked).values())) == 1
     assert data.validate(asked) == []
     assert rb.ir_score([FACT], page) == 1.0
-    assert ids_of(rb.BM25(chunks_of("A wall.", page)), "office", 1) == ["c00001"]
+    assert ids_found(rb.BM25(chunks_of("A wall.", page)), "office", 1) == ["c00001"]
 
 
 def test_every_ligature_is_its_letters_and_maps_back():

@@ -6,7 +6,7 @@ import pickle
 import pytest
 from checks import refused
 from onnx_parts import classifier, rows
-from retrieval_parts import ids_of
+from retrieval_parts import ids_found
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment
@@ -29,14 +29,14 @@ def cross(tmp_path):
 
 def test_rerank_orders_the_candidates_by_the_scorer_and_keeps_ties_in_the_retrievers_order(cross):
     over = BM25(CHUNKS)
-    before = ids_of(over, "sun", 3)
+    before = ids_found(over, "sun", 3)
     (hits,) = Rerank(over, CrossEncoder(cross)).search(["sun"], 2)
     assert [(hit.chunk.id, hit.score, hit.rank) for hit in hits] == [("b", 4.0, 1), ("c", 1.0, 2)]
 
     def same(pairs):
         return [1.0] * len(pairs)
 
-    assert ids_of(Rerank(over, same), "sun", 3) == before
+    assert ids_found(Rerank(over, same), "sun", 3) == before
     assert before != ["b", "c", "a"]
 
 

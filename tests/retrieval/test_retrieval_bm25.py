@@ -10,7 +10,7 @@ import pytest
 from checks import refusals
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from retrieval_parts import chunks_of, ids, ids_of, slow_scores
+from retrieval_parts import chunks_of, ids, ids_found, ranks_of, scores_of, slow_scores
 
 from ragbench.errors import DataError
 from ragbench.records import Chunk
@@ -39,7 +39,7 @@ def test_lucene_equals_bm25s():
         scores = theirs.get_scores(query)
         hits = ours.search([" ".join(query)], 500)[0]
         expected = [scores[int(hit.chunk.id[1:])] for hit in hits]
-        assert [hit.score for hit in hits] == pytest.approx(expected, rel=1e-5)
+        assert scores_of(hits) == pytest.approx(expected, rel=1e-5)
         assert len(hits) == np.count_nonzero(scores)
 
 
@@ -83,8 +83,8 @@ def test_every_variant_equals_its_formula(texts, query, variant, tokenizer, k):
     scores = slow_scores(texts, query, variant, 0.9, 0.6, TOKENIZERS[tokenizer])
     expected = {f"c{i:05d}": score for i, score in enumerate(scores)}
     hits = bm25.search([query], k)[0]
-    assert [hit.score for hit in hits] == pytest.approx([expected.pop(name) for name in ids(hits)])
-    assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
+    assert scores_of(hits) == pytest.approx([expected.pop(name) for name in ids(hits)])
+    assert ranks_of(hits) == list(range(1, len(hits) + 1))
     assert hits == sorted(hits, key=lambda hit: (-hit.score, hit.chunk.id))
     left = [score for score in expected.values() if abs(score) > 1e-12]
     assert len(hits) == min(k, len(hits) + len(left))
@@ -109,7 +109,7 @@ def test_order_of_chunks_queries_and_k_do_not_change_hits(texts, queries, rng, k
 def test_duplicate_texts_tie_and_ids_decide():
     chunks = [Chunk(i, "red dog", i) for i in ("z", "b", "10", "9", "a")]
     chunks += [Chunk("x", "cat", "x"), Chunk("y", "", "y")]
-    assert ids_of(BM25(chunks, variant="lucene"), "dog", 4) == ["10", "9", "a", "b"]
+    assert ids_found(BM25(chunks, variant="lucene"), "dog", 4) == ["10", "9", "a", "b"]
 
 
 @pytest.mark.parametrize("variant", ["lucene", "terrier"])
@@ -137,7 +137,7 @@ def test_many_blocks_of_chunks_equal_a_dense_computation(variant):
     hits = bm25.search(words, 20)
     for of_query, query in zip(hits, queries, strict=True):
         score = weights[:, query].sum(1)
-        ours = [h.score for h in of_query]
+        ours = scores_of(of_query)
         assert ours == pytest.approx(np.sort(score)[::-1][:20])
         assert score[[int(name[1:]) for name in ids(of_query)]] == pytest.approx(ours)
     alone = bm25.search(words[:3], n)
@@ -153,7 +153,7 @@ def test_a_term_more_than_65535_times_in_one_chunk_is_counted():
 def test_no_hit_without_evidence():
     bm25 = BM25(chunks_of("red dog", "", "blue"), variant="lucene")
     assert bm25.search(["zebra", "!?", "red"], 10)[:2] == [[], []]
-    assert ids_of(bm25, "red", 10) == ["c00000"]
+    assert ids_found(bm25, "red", 10) == ["c00000"]
     assert BM25(chunks_of("", "  ")).search(["red"], 3) == [[]]
     assert bm25.search([], 3) == []
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores.utils import maximal_marginal_relevance
-from retrieval_parts import chunks_of, hotpot_chunks, ids, ids_of
+from retrieval_parts import chunks_of, hotpot_chunks, ids, ids_found, ranks_of, scores_of
 
 from ragbench.errors import DataError, ModelError
 from ragbench.retrieval import BM25, MMR, Dense
@@ -88,8 +88,8 @@ def test_cosines_by_hand():
     hits = dense.search(["q"], 10)[0]
     # north is orthogonal: score 0 is no evidence; west points away, and says so
     assert ids(hits) == ["c00001", "c00002", "c00003"]
-    assert [h.score for h in hits] == pytest.approx([1.0, math.sqrt(0.5), -1.0])
-    assert [h.rank for h in hits] == [1, 2, 3]
+    assert scores_of(hits) == pytest.approx([1.0, math.sqrt(0.5), -1.0])
+    assert ranks_of(hits) == [1, 2, 3]
 
 
 def test_equals_brute_force_over_several_tiles(monkeypatch):
@@ -101,7 +101,7 @@ def test_equals_brute_force_over_several_tiles(monkeypatch):
     order = np.argsort(-exact, axis=1)[:, :7]
     hits = near(vectors, queries, 7)
     assert [[int(i[1:]) for i in ids(one)] for one in hits] == order.tolist()
-    assert [h.score for h in hits[3]] == pytest.approx(exact[3, order[3]], abs=1e-6)
+    assert scores_of(hits[3]) == pytest.approx(exact[3, order[3]], abs=1e-6)
 
 
 @pytest.mark.parametrize("n_twins", [3, 12, 500])
@@ -164,8 +164,8 @@ def test_a_zero_vector_is_never_a_hit_and_a_zero_query_finds_nothing():
     embedder = Fixed(q=[1.0, 0.0], empty=[0.0, 0.0], a=[1.0, 2.0], null=[0.0, 0.0])
     dense = Dense(chunks_of("empty", "a"), embedder)
     for retriever in (dense, MMR(dense)):
-        assert ids_of(retriever, "q", 5) == ["c00001"]
-        assert ids_of(retriever, "null", 5) == []
+        assert ids_found(retriever, "q", 5) == ["c00001"]
+        assert ids_found(retriever, "null", 5) == []
 
 
 def test_queries_go_through_embed_query_unless_the_embedder_takes_them_all_at_once():
@@ -230,13 +230,13 @@ def test_every_mmr_pick_is_the_best_one_left_and_the_earlier_of_equals(seed, k, 
 def test_mmr_by_hand():
     vectors = {"q": [1.0, 0.0], "a": [1.0, 0.2], "a2": [1.0, 0.21], "b": [1.0, -0.8]}
     dense = Dense(chunks_of("a", "a2", "b"), Fixed(**vectors))
-    assert ids_of(dense, "q", 3) == ["c00000", "c00001", "c00002"]
+    assert ids_found(dense, "q", 3) == ["c00000", "c00001", "c00002"]
     hits = MMR(dense).search(["q"], 3)[0]
     assert ids(hits) == ["c00000", "c00002", "c00001"]
-    assert [h.rank for h in hits] == [1, 2, 3]
+    assert ranks_of(hits) == [1, 2, 3]
     assert hits[1].score == pytest.approx(1 / math.sqrt(1.64))
-    assert ids_of(MMR(dense, fetch_k=2), "q", 3) == ["c00000", "c00001"]
-    assert ids_of(MMR(dense, lambda_mult=1), "q", 2) == ["c00000", "c00001"]
+    assert ids_found(MMR(dense, fetch_k=2), "q", 3) == ["c00000", "c00001"]
+    assert ids_found(MMR(dense, lambda_mult=1), "q", 2) == ["c00000", "c00001"]
 
 
 def test_settings_name_the_model_and_every_parameter():
@@ -253,7 +253,7 @@ def test_recorded_minilm_rankings_agree_on_the_first_places(recorded, minilm):
     rows = pd.DataFrame(recorded("hotpotqa/first500_dense_minilm_results.csv.gz"))
     rows = rows[(rows["setting"] == "per_question") & rows["example_id"].isin(paragraphs)][:12]
     agree = [
-        ids_of(Dense(paragraphs[row.example_id], minilm), row.question, 10)
+        ids_found(Dense(paragraphs[row.example_id], minilm), row.question, 10)
         == row.retrieved_titles.split(" | ")
         for row in rows.itertuples()
     ]

@@ -10,7 +10,7 @@ from fake_ollama import FakeOllama
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
-from retrieval_parts import ids, ids_of
+from retrieval_parts import ids, ids_found, ranks_of, scores_of
 
 from ragbench.embedding import make_embedder
 from ragbench.errors import ConfigError, DataError, ModelError
@@ -54,6 +54,11 @@ class Listed(Retriever):
         return {"retriever": "Listed"}
 
 
+def ranking(names):
+    """Finds these chunks for the query "q"."""
+    return Listed(table={"q": names})
+
+
 def listed(*texts):
     names = [f"t{i}" for i in range(len(texts))]
     return Listed(table={"q": names}, texts=dict(zip(names, texts, strict=True)))
@@ -79,12 +84,12 @@ def test_reorder_permutations(k, published, mended):
 
 
 def test_reo_reorders_hits_and_numbers_them_anew():
-    inner = Listed(table={"q": list("abcdefghij")})
+    inner = ranking(list("abcdefghij"))
     hits = LongContextReorder(inner).search(["q"], 10)[0]
     assert ids(hits) == list("bdfhjigeca")
-    assert [hit.rank for hit in hits] == list(range(1, 11))
+    assert ranks_of(hits) == list(range(1, 11))
     assert hits[-1].score == 1.0  # the best chunk, last
-    assert ids_of(LongContextReorder(inner), "q", 3) == ["a", "c", "b"]
+    assert ids_found(LongContextReorder(inner), "q", 3) == ["a", "c", "b"]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +108,7 @@ def test_budget_cuts_best_first_then_puts_the_best_at_both_ends(budget, expected
     inner = listed("a1 a2 a3", "b1 b2", "c1 c2 c3", "d1 d2")
     hits = LongContextReorder(inner, budget=budget, tokenizer=words).search(["q"], 4)[0]
     assert [hit.chunk.text for hit in hits] == expected
-    assert [hit.rank for hit in hits] == list(range(1, len(expected) + 1))
+    assert ranks_of(hits) == list(range(1, len(expected) + 1))
     assert len(" ".join(expected).split()) == min(budget, 10)
 
 
@@ -125,11 +130,11 @@ def test_multiquery_joins_hits_in_order_of_first_appearance():
     retriever = MultiQuery(inner, lambda q: ["one", "two"], k_each=4, keep=6)
     hits = retriever.search(["original question"], 10)[0]
     assert ids(hits) == ["a", "b", "c", "d", "x", "y"]
-    assert [hit.rank for hit in hits] == [1, 2, 3, 4, 5, 6]
-    assert [hit.score for hit in hits] == [1, 1 / 2, 1 / 3, 1 / 4, 1 / 2, 1 / 4]
+    assert ranks_of(hits) == [1, 2, 3, 4, 5, 6]
+    assert scores_of(hits) == [1, 1 / 2, 1 / 3, 1 / 4, 1 / 2, 1 / 4]
     assert inner.asked == [(["one", "two"], 4)]  # the original is not among them
-    assert ids_of(retriever, "q", 2) == ["a", "b"]
-    assert ids_of(MultiQuery(inner, lambda q: ["one", "two"]), "q", 10) == list("abcde")
+    assert ids_found(retriever, "q", 2) == ["a", "b"]
+    assert ids_found(MultiQuery(inner, lambda q: ["one", "two"]), "q", 10) == list("abcde")
 
 
 def test_multiquery_searches_for_all_queries_at_once_and_drops_repeats():
@@ -155,7 +160,7 @@ def test_llm_decomposer_asks_the_model_once_per_question_and_reads_lines(tmp_pat
         decompose = llm_decomposer(model, cassette=tmp_path / "tape.sqlite", progress=False)
         retriever = MultiQuery(bm25(), decompose, k_each=1)
         assert retriever.queries(["Who?", "Where?"]) == [["red dog?", "blue dog"]] * 2
-        assert ids_of(retriever, "Who?", 5) == ["c1", "c2"]
+        assert ids_found(retriever, "Who?", 5) == ["c1", "c2"]
         assert len(fake.calls) == 2  # the third came from the cassette
         assert decompose("Who?") == ["red dog?", "blue dog"]
         llm_decomposer(model, "perspectives", progress=False)("Who?")
@@ -199,23 +204,23 @@ def test_hybrid_by_hand():
     hits = Hybrid(over).search(["q"], 10)[0]
     assert ids(hits) == ["a", "c", "b", "d"]
     fused = [1 / 61 + 1 / 62, 1 / 63 + 1 / 61, 1 / 62, 1 / 63]
-    assert [h.score for h in hits] == pytest.approx(fused)
-    assert [h.rank for h in hits] == [1, 2, 3, 4]
+    assert scores_of(hits) == pytest.approx(fused)
+    assert ranks_of(hits) == [1, 2, 3, 4]
     first = Hybrid(over, constant=0).search(["q"], 2)[0]
     assert ids(first) == ["a", "c"]
-    assert [h.score for h in first] == pytest.approx([1.5, 4 / 3])
+    assert scores_of(first) == pytest.approx([1.5, 4 / 3])
 
 
 def test_hybrid_ties_fall_by_id_and_depth_limits_what_is_fused():
-    one = Listed(table={"q": ["z", "a"]})
-    two = Listed(table={"q": ["a", "z"]})
-    assert ids_of(Hybrid([one, two]), "q", 2) == ["a", "z"]
-    assert ids_of(Hybrid([two, one]), "q", 2) == ["a", "z"]
+    one = ranking(["z", "a"])
+    two = ranking(["a", "z"])
+    assert ids_found(Hybrid([one, two]), "q", 2) == ["a", "z"]
+    assert ids_found(Hybrid([two, one]), "q", 2) == ["a", "z"]
     assert one.asked[-1][1] == 100
-    assert ids_of(Hybrid([one], depth=1), "q", 1) == ["z"]
+    assert ids_found(Hybrid([one], depth=1), "q", 1) == ["z"]
     assert one.asked[-1][1] == 1
     # at least k are asked for
-    assert ids_of(Hybrid([one], depth=1), "q", 2) == ["z", "a"]
+    assert ids_found(Hybrid([one], depth=1), "q", 2) == ["z", "a"]
 
 
 def test_hybrid_refuses_one_id_for_two_texts():
@@ -300,11 +305,11 @@ def test_a_vector_store_of_langchain_ranks_as_our_dense_retriever_does():
     assert [*map(ids, found)] == [*map(ids, ours.search(queries, 4))]
     assert all(hit.chunk in CHUNKS for hits in found for hit in hits)
     # a store alone gives four
-    assert [len(ids_of(theirs, "a fox", k)) for k in (1, 4, 6, 9)] == [1, 4, 6, 6]
+    assert [len(ids_found(theirs, "a fox", k)) for k in (1, 4, 6, 9)] == [1, 4, 6, 6]
     other = FromLangChain(bm25(), CHUNKS, "BM25")
-    assert [len(ids_of(other, "red", k)) for k in (1, 3)] == [1, 3]
-    assert [hit.score for hit in theirs.search(["a fox"], 3)[0]] == [1, 1 / 2, 1 / 3]
-    assert theirs.invoke("a fox")[0].metadata["chunk_id"] == ids_of(ours, "a fox", 1)[0]
+    assert [len(ids_found(other, "red", k)) for k in (1, 3)] == [1, 3]
+    assert scores_of(theirs.search(["a fox"], 3)[0]) == [1, 1 / 2, 1 / 3]
+    assert theirs.invoke("a fox")[0].metadata["chunk_id"] == ids_found(ours, "a fox", 1)[0]
 
 
 def test_documents_of_langchain_are_found_again_by_id_then_by_text_each_once():
@@ -314,11 +319,11 @@ def test_documents_of_langchain_are_found_again_by_id_then_by_text_each_once():
     by_id = Document("cut", metadata={"chunk_id": "c2"})
     by_text = Document("red dog", id="own")
     found = over(by_id, by_text, by_id, Document("", id="c5"))
-    assert ids_of(found, "?", 9) == ["c2", "c1", "c5"]
-    assert [hit.rank for hit in found.search(["?"], 2)[0]] == [1, 2]
+    assert ids_found(found, "?", 9) == ["c2", "c1", "c5"]
+    assert ranks_of(found.search(["?"], 2)[0]) == [1, 2]
     assert over().search(["?"], 3) == [[]]
     twins = [Chunk(name, "same", "d") for name in ("b", "a")]
-    assert ids_of(over(Document("same"), chunks=twins), "?", 9) == ["a"]
+    assert ids_found(over(Document("same"), chunks=twins), "?", 9) == ["a"]
     with refused(DataError, "x found a text that is none of the chunks: 'pink pig'"):
         over(Document("pink pig")).search(["?"], 3)
 
@@ -344,7 +349,7 @@ def test_a_fact_of_the_title_alone_is_found_where_titles_are_searched(name, mini
     titled = make_retriever(name, chunks, title=True, **models)
     # as it was given, without the title
     assert titled.search(["Stump Mill"], 1)[0][0].chunk is chunks[1]
-    assert ids_of(without, "Stump Mill", 1) in (["a"], [])
+    assert ids_found(without, "Stump Mill", 1) in (["a"], [])
     assert '"title": true' not in json.dumps(without.settings())
     said = json.dumps(titled.settings()).count('"title": true')
     assert said == (2 if name == "Hybrid" else 1)
