@@ -33,7 +33,7 @@ def made_points(n_questions: int, seed: int = 0, h: float = 0.1, k: float = 0.67
 def agreement(scores, positive, side, threshold) -> float:
     """The definition, point by point."""
     predicted = [s > threshold if side == "above" else s < threshold for s in scores]
-    return np.mean([p == bool(q) for p, q in zip(predicted, positive, strict=True)])
+    return sum(p == bool(q) for p, q in zip(predicted, positive, strict=True)) / len(scores)
 
 
 @pytest.mark.parametrize(
