@@ -276,6 +276,13 @@ def test_limit_bounds_the_calls_of_a_live_notebook_which_says_them_first(
     assert one < two <= 2 * calls
 
 
+def write_question_of_clapnq(folder, answer="In 1841."):
+    passages = [{"title": "Tarn", "text": "Tarn grew in 1841. It hired in May."}]
+    output = [{"answer": answer, "selected_sentences": ["Tarn grew in 1841."]}]
+    asked = {"id": "1", "input": "When did Tarn grow?", "passages": passages, "output": output}
+    write_lines(folder / "clapnq" / "clapnq_dev_answerable.jsonl", [asked])
+
+
 # --- a small model says the same of everything, or nothing that can be read: no cell ends by that
 
 
@@ -290,12 +297,29 @@ def test_limit_bounds_the_calls_of_a_live_notebook_which_says_them_first(
 def test_a_live_notebook_runs_to_its_end_with_a_model_of_one_reply_and_no_cassette(
     number, given, made, server, three, monkeypatch, tmp_path
 ):
-    passages = [{"title": "Tarn", "text": "Tarn grew in 1841. It hired in May."}]
-    output = [{"answer": "In 1841.", "selected_sentences": ["Tarn grew in 1841."]}]
-    asked = {"id": "1", "input": "When did Tarn grow?", "passages": passages, "output": output}
-    write_lines(tmp_path / "clapnq" / "clapnq_dev_answerable.jsonl", [asked])
+    write_question_of_clapnq(tmp_path)
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
     names = run_up_to(number, None, MODEL=MODEL, **given)
     assert server.calls
     assert len(names[made])
     assert not any("nan" in line for line in names.get("lines", []))  # the sentences of *Found*
+
+
+def test_where_true_answers_got_no_claim_the_live_notebook_has_no_difference_to_say(
+    server, three, monkeypatch, tmp_path
+):
+    def no_claims(body):
+        fields = body.get("format", {}).get("properties", {})
+        return '{"claims": []}' if "claims" in fields else default_reply(body)
+
+    several = (
+        "Tarn grew in 1841, when the mill was built. It hired in May, and bought a ferry later."
+    )
+    write_question_of_clapnq(tmp_path, several)
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
+    server.reply = no_claims
+    names = run_up_to("22", None, MODEL=MODEL, LIMIT=1)
+    found = " ".join(names["lines"])
+    assert "covers unknown percent" in found
+    assert "MiniLM minus BM25: no question has both." in found
+    assert "nan" not in found
