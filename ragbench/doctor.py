@@ -83,8 +83,7 @@ def _weights() -> Iterator[Check]:
 def _model_checks(model: Any) -> list[Check]:
     """Ask a chat model a short question: does it answer, how fast, and keep to labels?"""
     schema = llm.label_schema(1, ("yes", "no"))
-    settings = {"num_predict": 64, "retries": 0, "progress": False}
-    (reply,) = llm.ask(model, [_PROMPT], schema, **settings)
+    (reply,) = llm.ask(model, [_PROMPT], schema, num_predict=64, retries=0, progress=False)
     if reply.error is not None and reply.error.kind not in ("unusable", "truncated"):
         what = f"{reply.model}: {reply.error.kind}: {reply.error.got}"
         return [Check("model", False, what, reply.error.do)]

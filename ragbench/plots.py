@@ -390,8 +390,9 @@ def _draw_curves(axis: Axes, frame: pd.DataFrame, looks: dict) -> None:
         look = looks[retriever]
         axis.plot(line["N"], line["mean"], ms=4, label=_label(retriever), **look)
         if "low" in line:
-            band = {"color": look["color"], "alpha": 0.15, "lw": 0}
-            axis.fill_between(line["N"], line["low"], line["high"], **band)
+            axis.fill_between(
+                line["N"], line["low"], line["high"], color=look["color"], alpha=0.15, lw=0
+            )
 
 
 def _shifts(names: Sequence[Any], apart: float) -> dict[Any, float]:

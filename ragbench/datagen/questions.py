@@ -281,8 +281,9 @@ def _refined(question: QRA, report: _RefineReply, sentences: Sequence[Reference]
             kept.append(text)
             changes.append(f"supplemented: {text}")
     in_order = dict.fromkeys(sentence for sentence in sentences if sentence in references)
-    agreed = {"statements": tuple(kept), "references": tuple(in_order)}
-    return replace(question, **agreed, changes=tuple(changes))
+    return replace(
+        question, statements=tuple(kept), references=tuple(in_order), changes=tuple(changes)
+    )
 
 
 def _supported(

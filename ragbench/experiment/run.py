@@ -353,8 +353,14 @@ def _cut(
     texts = [hit.chunk.text for hit in hits]
     offsets = _offsets(tokenizer)
     ends = joined_cutoffs(texts, budgets, offsets, begin_token)
-    scoring = {"match": match, "positions": ends[None, :], "threads": 1}
-    (scores,) = ir_score_table([[*question.references]], [" ".join(texts)], budgets, **scoring)
+    (scores,) = ir_score_table(
+        [[*question.references]],
+        [" ".join(texts)],
+        budgets,
+        match=match,
+        positions=ends[None, :],
+        threads=1,
+    )
     all_tokens = offsets.joined_ends(texts, max(budgets)).size
     own_tokens = int(begin_token)  # of the N, that hold no text
     of_search = _hit_facts(hits)

@@ -470,8 +470,9 @@ class _Job:
                 if not self.endpoint.answered:
                     self.endpoint.answered = self.endpoint.spoke = True
                     self.endpoint.loaded()
-                facts = {"raw": received.text, "finish": received.finish}
-                return self._reply(task, text=text, parsed=parsed, **facts)
+                return self._reply(
+                    task, text=text, parsed=parsed, raw=received.text, finish=received.finish
+                )
             if is_repair:
                 kind = "truncated" if received.finish in CUT_SHORT else "unusable"
                 raise self.endpoint.fail(

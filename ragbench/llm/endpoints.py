@@ -465,8 +465,11 @@ class _OpenAIEndpoint(Endpoint):
             if form["type"] == "json_schema":
                 content = {"json_schema": {"name": "reply", "schema": schema}}
             extra["response_format"] = content | form
-        options = {"timeout": self.deadline_s, "extra_body": extra or None}
-        return _received(self.chat.invoke(convert_to_messages(messages), **options))
+        return _received(
+            self.chat.invoke(
+                convert_to_messages(messages), timeout=self.deadline_s, extra_body=extra or None
+            )
+        )
 
 
 def model_name(model: Any) -> str:

@@ -84,8 +84,12 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         is_json = response.headers.get("content-type", "").startswith("application/json")
         if is_json and request.url.path.endswith("/chat/completions"):
             content = _choice_first(response.read())
-            kept = {"headers": response.headers, "extensions": response.extensions}
-            response = httpx.Response(response.status_code, content=content, **kept)
+            response = httpx.Response(
+                response.status_code,
+                content=content,
+                headers=response.headers,
+                extensions=response.extensions,
+            )
         return response
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

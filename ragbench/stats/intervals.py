@@ -188,8 +188,7 @@ def bootstrap_ci(
     if share and not np.isin(values[~np.isnan(values)], (0, 1)).all():
         raise DataError("a share of values that are not all 0 or 1", "0 and 1", "leave share out")
     fractions = not (values < 0).any() and not (values > 1).any()
-    options = {"share": share, "fractions": fractions}
-    return _interval(values, statistic, groups, resamples, seed, **options)
+    return _interval(values, statistic, groups, resamples, seed, share=share, fractions=fractions)
 
 
 def paired_bootstrap_difference(

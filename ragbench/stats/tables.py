@@ -138,8 +138,9 @@ def means(
         if cluster is not None:
             labels = cluster[part.index]
         for name in columns:
-            options = {"share": shares[name], "resamples": resamples, "seed": seed}
-            intervals[*key, name] = bootstrap_ci(part[name], groups=labels, **options)
+            intervals[*key, name] = bootstrap_ci(
+                part[name], groups=labels, share=shares[name], resamples=resamples, seed=seed
+            )
     table = _interval_table(intervals, [*by, "metric"])
     is_once = table["clusters"].eq(0) | table["clusters"].eq(table["n"])
     if groups in (QUESTIONS, None) and is_once.all():  # each question

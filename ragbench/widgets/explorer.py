@@ -196,8 +196,11 @@ class RetrievalExplorer(Panel):
 
 
 def _column() -> ipywidgets.HTML:
-    wide = {"flex": "1 1 0", "min_width": "230px", "max_height": "460px", "overflow": "auto"}
-    column = ipywidgets.HTML(layout=ipywidgets.Layout(**wide))
+    column = ipywidgets.HTML(
+        layout=ipywidgets.Layout(
+            flex="1 1 0", min_width="230px", max_height="460px", overflow="auto"
+        )
+    )
     column.add_class("rb-column")
     return column
 
