@@ -186,6 +186,14 @@ def test_the_interval_of_a_share_joins_jeffreys_bounds_of_its_strata():
     # where all of a stratum have it, its upper bound is 1
     (other,) = ppi_shares(1 - truth, *arguments, weight=0.0)
     assert bounds(other) == pytest.approx((1 - high, 1 - low))
+    # of two labels: Jeffreys' own upper bound of 1 would be .9998
+    few = np.array([[1], [1], [NAN], [NAN], [1], [0], [NAN], [NAN]])
+    half = (0.25 * 0.5) ** 0.5 * (beta.ppf(0.975, 1.5, 1.5) - 0.5)
+    predicted = np.zeros((8, 1)), list("aaaabbbb")
+    (most,) = ppi_shares(few, *predicted, weight=0.0)
+    (least,) = ppi_shares(1 - few, *predicted, weight=0.0)
+    assert most.high - 0.75 == pytest.approx(half, rel=1e-9)
+    assert 0.25 - least.low == pytest.approx(half, rel=1e-9)
 
 
 def test_a_judge_who_is_always_wrong_widens_both_sides_of_a_share_alike():
