@@ -564,3 +564,12 @@ def test_an_empty_column_is_said_to_be_empty_and_is_not_among_those_there():
     assert caught.value.got == (
         "nothing in the column 'answer', needed by 'token_f1'\n  there is reference"
     )
+
+
+def test_scales_of_two_judges_in_one_parquet_file_stay_apart(tmp_path):
+    # of `rows.jsonl`: grades are texts there, and Parquet gives each row every grade of all rows
+    scales = [{"0": "wrong", "1": "partly", "2": "right"}, {"0": "no", "1": "yes"}]
+    rows = pd.DataFrame({"answer": ["a", "b"], "grade": [1, 1], "judge_scale": scales})
+    rows.to_parquet(tmp_path / "t.parquet")
+    table = score(tmp_path / "t.parquet", ["fully_right"])
+    assert table["fully_right"].tolist() == [0.0, 1.0]
