@@ -246,7 +246,9 @@ def _require_texts(texts: Sequence[str]) -> None:
 
 
 class NotOnDiskError(Exception):
-    """Texts have no vector on disk, and no model may be asked, see `CachedEmbeddings`."""
+    """Texts have no vector on disk, and no model may be asked, see
+    `CachedEmbeddings.only_from_disk`.
+    """
 
     def __init__(self, embedder: CachedEmbeddings, texts: list[str]) -> None:
         super().__init__(f"{len(texts)} texts have no vector on disk")

@@ -7,6 +7,7 @@ A name stands for the same in Python and in an ``experiment.yaml``.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -195,7 +196,8 @@ def _chunker(axis: str, use: str, options: dict[str, Any], settings: _Settings) 
     takes = [name for name in parameters if name != "documents"]
     filled = _with_models(use, takes, options, settings)
     for name, value in options.items():
-        if isinstance(value, float) and "int" in str(parameters[name].annotation):
+        kinds = re.findall(r"\w+", str(parameters[name].annotation))
+        if isinstance(value, float) and "int" in kinds and "float" not in kinds:
             raise ConfigError(f"{name}={value}", "a whole number", "write one")
     cut([], **filled)  # settings that cannot work are refused now, and with their key
     return partial(cut, **filled)

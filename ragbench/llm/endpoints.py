@@ -63,7 +63,7 @@ class Endpoint:
     options : all that can change a reply, apart from messages and schema: the call and the
         cassette's key are made of it.
     num_ctx, num_predict, deadline_s : its limits, where they are known.
-    pinned_digest : of the weights, as the user says.
+    pinned_digest : of the weights, as the user says (whole).
     secrets : strings that no message may show.
 
     What one `ask` finds out about the server: ``digest`` (of the weights), ``dead`` (why
@@ -335,11 +335,13 @@ class _OllamaEndpoint(Endpoint):
             facts.append(f"run at {remote_host}")
         self.weights = redact(", ".join(filter(None, facts)))
         digest = redact(entry.get("digest", "").removeprefix("sha256:"))
-        if not digest.startswith(self.pinned_digest or ""):
+        if digest and self.pinned_digest not in (None, digest):
             raise self.fail(
-                "digest", f"the server has {digest[:12]}, not {self.pinned_digest[:12]}"
+                "digest",
+                f"the server has {digest}, not {self.pinned_digest}",
+                do="pull that one again, or correct digest=...",
             )
-        return digest
+        return digest or self.pinned_digest or ""
 
     def check(self) -> None:
         try:

@@ -13,7 +13,7 @@ from langchain_ollama import ChatOllama
 from pydantic import Field, ValidationError
 
 from ragbench.errors import ConfigError, check_known, unknown
-from ragbench.llm.failures import sounds_secret
+from ragbench.llm.failures import redact, sounds_secret
 from ragbench.llm.local import LABEL, SMOLLM2, SMOLLM2_SHA256, LocalServer
 from ragbench.llm.wire import OllamaServer, Transport, full_address
 
@@ -79,9 +79,8 @@ def chat_model(
         (`BOUNDS`): one grade or verdict 64, an answer or a list of claims 512, a document 2,048.
     api_key : default OLLAMA_API_KEY or OPENAI_API_KEY; never shown or stored.
     deadline_s : seconds that `ask` waits for the first byte of a reply, and from there to its last.
-    digest : the exact weights. For a GGUF file the sha256 that it must have; for Ollama the digest,
-        or its beginning, that the server must have where it lists its models; for other servers a
-        name of your own.
+    digest : the exact weights. For a GGUF file the sha256 that it must have; for Ollama the whole
+        digest that the server must have, where it tells one; for other servers a name of your own.
     cloud : True lets Ollama pass the prompts of a cloud model (``x:cloud``, or a local name for
         one) on to its server.
     options : any further option of ``ChatOllama`` or ``ChatOpenAI`` (``top_p``, ``stop``,
@@ -147,8 +146,10 @@ def _checked(kind: Any, settings: dict, options: dict) -> Any:
         model = kind(**settings | options)
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
-        name = str(wrong["loc"][0])
-        shown = name if sounds_secret(name) else f"{name}={wrong['input']!r:.60}"
+        place = [str(part) for part in wrong["loc"]]
+        shown = ".".join(place) or f"the options of {kind.__name__}"
+        if place and not any(map(sounds_secret, place)):
+            shown = redact(f"{shown}={wrong['input']!r:.60}")
         raise ConfigError(shown, wrong["msg"], "correct it, or leave it out") from None
     for limit in ("deadline_s", "num_ctx"):
         value = getattr(model, limit)

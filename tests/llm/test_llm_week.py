@@ -70,7 +70,7 @@ def test_a_local_name_for_a_model_of_the_cloud_gets_no_prompt_unless_asked_for(f
     assert (reply.error.kind, fake.calls) == ("no_model", [])
     assert "ollama.com" in reply.error.got
     assert "cloud=True" in reply.error.do
-    assert ask(fake.model(digest=DIGEST[:12]), ["p"], **FAST)[0].error.kind == "no_model"
+    assert ask(fake.model(digest=DIGEST), ["p"], **FAST)[0].error.kind == "no_model"
     assert ask(fake.model(cloud=True), ["p"], **FAST)[0].ok
     assert (
         Endpoint.identified(fake.model(cloud=True)).weights
@@ -79,10 +79,11 @@ def test_a_local_name_for_a_model_of_the_cloud_gets_no_prompt_unless_asked_for(f
 
 
 def test_a_digest_that_is_named_is_held_against_that_of_the_server(fake):
-    (reply,) = ask(fake.model(digest="0" * 12), ["p"], **FAST)
-    assert (reply.error.kind, fake.calls) == ("digest", [])
-    assert f"the server has {DIGEST[:12]}, not {'0' * 12}" in reply.error.got
     (reply,) = ask(fake.model(digest=DIGEST[:12]), ["p"], **FAST)
+    assert (reply.error.kind, fake.calls) == ("digest", [])
+    assert f"the server has {DIGEST}, not {DIGEST[:12]}" in reply.error.got
+    assert "correct digest=" in reply.error.do
+    (reply,) = ask(fake.model(digest=DIGEST), ["p"], **FAST)
     assert (reply.ok, reply.digest) == (True, DIGEST)
 
 
@@ -277,7 +278,7 @@ def test_an_environment_that_cannot_be_used_troubles_no_replay(
 ):
     host = "http://gpu1.example:11434"
     path = tmp_path / "c.sqlite"
-    ask(fake.model(), ["p"], cassette=path, **FAST)
+    ask(fake.model(digest=DIGEST), ["p"], cassette=path, **FAST)
     monkeypatch.setenv(variable, value)
 
     def refuse(*arguments, **named):
