@@ -29,7 +29,7 @@ from ragbench.data.answers import read_answers
 from ragbench.data.ragchecker import CHECKS, RagResult, RetrievedText
 from ragbench.data.tables import is_missing
 from ragbench.errors import ConfigError, DataError, RagbenchError, check_known
-from ragbench.experiment.rows import ROWS, answers_of, load_rows
+from ragbench.experiment.rows import MANIFEST, ROWS, answers_of, load_rows
 from ragbench.labelling.checkers import ModelChecker
 from ragbench.labelling.claims import extract_claims, ragchecker_calls, ragchecker_labels
 from ragbench.labelling.grades import PROMPT, grade
@@ -332,7 +332,7 @@ def _of_scales(numbers: Numbers, table: pd.DataFrame) -> Numbers:
 def _read_rows(rows: Any, columns: Mapping[str, str] | None) -> pd.DataFrame:
     if isinstance(rows, str | Path):
         path = Path(rows).expanduser()
-        if path.name == ROWS:
+        if path.name == ROWS and (path.parent / MANIFEST).is_file():
             rows = load_rows(path.parent)
         elif not path.suffix and not path.is_file():
             rows = load_rows(rows)

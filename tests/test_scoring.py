@@ -14,7 +14,7 @@ from label_replies import reply
 
 import ragbench as rb
 from ragbench import widgets
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.labelling.checkers import ModelChecker
 from ragbench.metrics.table import METRICS, Metric, find_numbers, grade_metrics
 from ragbench.prompts import prompt_scale
@@ -389,11 +389,11 @@ def test_a_row_without_a_true_answer_has_no_number_and_stops_no_other():
         ("nuggets", {"nuggets": "vital"}, "question 'q1': no number of {'nuggets': 'vital'}"),
         ("abstention", {"abstained": 1, "kind": ["a"]}, "question 'q1'"),
         ("nuggets", {"nuggets": [{"importance": "vital"}]}, "question 'q1': the nugget"),
-        ("ranking", {"retrieved": ["d"], "relevant": {"d": None}}, "all rows: no number of"),
+        ("ranking", {"retrieved": ["d"], "relevant": {"d": "high"}}, "all rows: the gain 'high'"),
     ],
 )
 def test_a_cell_that_a_metric_cannot_take_is_shown_with_its_question(metric, cells, words):
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(RagbenchError) as caught:
         score([{"question": "what?", **cells}], [metric])
     assert words in str(caught.value)
 
@@ -573,3 +573,34 @@ def test_scales_of_two_judges_in_one_parquet_file_stay_apart(tmp_path):
     rows.to_parquet(tmp_path / "t.parquet")
     table = score(tmp_path / "t.parquet", ["fully_right"])
     assert table["fully_right"].tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+def test_gains_by_document_are_read_back_from_a_file(tmp_path, ending):
+    rows = [
+        {"question_id": "a", "retrieved": ["d1"], "relevant": {"d1": 2}},
+        {"question_id": "b", "retrieved": ["d1"], "relevant": {"d9": 1}},
+    ]
+    path = tmp_path / f"table.{ending}"
+    frame = score(rows, ["RR"])
+    write = {"csv": frame.to_csv, "parquet": frame.to_parquet, "json": frame.to_json}[ending]
+    write(path, **({"orient": "records"} if ending == "json" else {"index": False}))
+    assert score(path, ["RR"])["RR"].tolist() == [1.0, 0.0]
+
+
+def test_rows_of_ones_own_may_have_the_name_of_a_runs(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"answer": "Paris", "reference": "Paris"}\n')
+    assert score(path, ["exact_match"])["exact_match"].tolist() == [1.0]
+
+
+def test_an_id_like_ours_with_an_empty_system_is_still_refused():
+    rows = [{"question_id": "q1", "answer": "a", "system": name} for name in ("s", None)]
+    with pytest.raises(DataError, match="empty or used twice"):
+        score([row | {"reference": "a", "question": "w"} for row in rows], ["exact_match"])
+
+
+def test_a_scale_that_is_none_is_named():
+    row = {"grade": 1, "judge_scale": "{bad"}
+    with pytest.raises(DataError, match=r"judge_scale \{bad"):
+        score([row], ["fully_right"])

@@ -8,6 +8,8 @@ nothing is loaded by halves.
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import warnings
 from collections import Counter
 from collections.abc import Mapping
@@ -94,7 +96,14 @@ def _texts(value: Any) -> Any:
 
 
 def _ids(value: Any) -> Any:
-    """Return ids without empty places; a document in place of its id would never be found."""
+    """Return ids without empty places, or gains by id, which a file may hold as text; a document in
+    place of its id would never be found.
+    """
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            value = ast.literal_eval(value.strip())
+    if isinstance(value, Mapping):  # Parquet has a place for every id of every row
+        return {name: gain for name, gain in value.items() if not is_missing(gain)}
     listed = read_list(value)
     if isinstance(listed, list) and not all(map(pd.api.types.is_scalar, listed)):
         raise PydanticCustomError("ids", "ids of documents, or a mapping of ids to gains")
@@ -199,13 +208,17 @@ def _identify(table: Table) -> None:
     rows = frame.index.to_series()
     texts = frame.get("question", rows).fillna(rows)  # a row without a question is on its own
     numbers = pd.factorize(texts)[0]
-    if "question_id" not in frame:
+    is_numbered = "question_id" not in frame
+    if is_numbered:
         frame["question_id"] = [f"q{number + 1}" for number in numbers]
     keys = frame[frame.columns.intersection(["question_id", "system"])]
     is_empty = keys.isna().any(axis=1)
     is_repeated = keys.map(as_id).duplicated()  # 1 and "1" are one id
     ids = keys["question_id"].astype(str)
-    if ids.str.fullmatch(r"q\d+").all() and (pd.factorize(ids)[0] == numbers).all():
+    if not is_numbered and not is_empty.any():  # by a score before, perhaps
+        like_ours = ids.str.fullmatch(r"q\d+").all()
+        is_numbered = like_ours and (pd.factorize(ids)[0] == numbers).all()
+    if is_numbered:
         if is_repeated.any():
             what = f"{table.name}: {is_repeated.sum()} of {len(frame)} rows repeat a question"
             warnings.warn(

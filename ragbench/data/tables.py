@@ -285,11 +285,13 @@ def _read_csv(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     header = re.split(r"[\r\n]", text, maxsplit=1)[0]
     separator = max(",;\t", key=header.count)
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
-    columns = reader.fieldnames or ()
-    names = list(filter(None, columns))  # a spreadsheet may leave columns without a head
+    heads = enumerate(reader.fieldnames or (), 1)
+    # a spreadsheet may leave columns without a head
+    columns = [head or f"column {number}" for number, head in heads]
+    reader.fieldnames = columns
     try:
-        if len(set(names)) < len(names):
-            raise csv.Error(f"a column occurs twice: {', '.join(names)}")
+        if len(set(columns)) < len(columns):
+            raise csv.Error(f"a column occurs twice: {', '.join(columns)}")
         for row in reader:
             if None in row or None in row.values():
                 raise csv.Error(f"the number of cells differs from the header's {len(columns)}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import pandas as pd
@@ -100,7 +101,7 @@ def _gains(relevant: Relevant) -> dict[str, int]:
         relevant = dict.fromkeys(as_list(relevant, "relevant", object), 1)
     gains = {}
     for name, gain in relevant.items():
-        if gain != int(gain) or gain < 0:
+        if not isinstance(gain, Real) or gain % 1 or gain < 0:
             raise ConfigError(
                 f"the gain {gain!r} of {name!r}",
                 "a whole number, at least 0",

@@ -120,6 +120,7 @@ class Methods:
             "values": table[columns].size,
             "undefined": int(table[columns].isna().sum().sum()),
             "compared": compared,
+            "most_compared": MOST_COMPARED,
             "clusters": 0 if clusters is None else clusters.nunique(dropna=False),
             "intervals": sorted(intervals),
         }
@@ -159,9 +160,11 @@ def _references() -> dict[str, str]:
 
 def are_compared(table: pd.DataFrame) -> bool:
     """Say whether the systems of a table from `ragbench.score` are compared in pairs unasked: where
-    they are few, and two have a number for one question.
+    they are few, none answered a question twice, and two have a number for one question.
     """
     if not 1 < _systems(table) <= MOST_COMPARED:
+        return False
+    if table[["system", "question_id"]].duplicated().any():
         return False
     scored = [table["question_id"][table[name].notna()] for name in table.attrs["numbers"]]
     return any(questions.duplicated().any() for questions in scored)

@@ -41,7 +41,7 @@ def as_list(values: Any, name: str, kind: type = str) -> list[Any]:
 
 
 def as_floats(values: Any, name: str = "values") -> np.ndarray:
-    """A 1-d float array; None, or pandas' NA, becomes NaN. DataError for text, infinities or
+    """A 1-d float array; None becomes NaN, in pandas NA too. DataError for text, infinities or
     another shape.
     """
     if pd.api.types.is_object_dtype(values):  # of a list it says no

@@ -76,9 +76,14 @@ def rows_by_scale(rows: pd.DataFrame) -> list[tuple[Mapping[int, str], np.ndarra
         if not name.startswith("{"):
             name = ""
         if name not in scale_of:
-            scale = ast.literal_eval(name)
-            # Parquet has a place for every grade of every scale
-            scale_of[name] = {int(n): words for n, words in scale.items() if words is not None}
+            try:
+                scale = ast.literal_eval(name)
+                # Parquet has a place for every grade of every scale
+                scale_of[name] = {int(n): words for n, words in scale.items() if words is not None}
+            except (ValueError, SyntaxError):
+                raise DataError(
+                    f"judge_scale {name:.80}", "grades with their meanings", "leave it empty"
+                ) from None
         names.append(name)
     of_row = np.array(names)
     return [(scale_of[name], of_row == name) for name in dict.fromkeys(names)]
@@ -130,7 +135,9 @@ def means(
     columns = several(measures)
     rows = _with_measures(rows.reset_index(drop=True), columns)
     check_known("column", [*by, *columns], rows.columns)
-    shares = {name: bool(YES_OR_NO.fullmatch(name)) or is_share(rows[name]) for name in columns}
+    shares = {}
+    for name in columns:
+        shares[name] = bool(YES_OR_NO.fullmatch(str(name))) or is_share(rows[name])
     cluster = _together(rows, groups)
     labels = None
     intervals: dict[tuple, Interval] = {}
@@ -339,7 +346,9 @@ def _paired_scores(
             "one row per question and system",
             "name the columns that tell them apart, as by=['N'], or keep one of them",
         )
-    numbers = rows.assign(**{name: as_floats(rows[name], name) for name in measures})
+    numbers = rows.copy()
+    for name in measures:
+        numbers[name] = as_floats(rows[name], name)
     wide = numbers.pivot(index="question_id", columns=system, values=list(measures))
     names = rows[system].unique()
     scores = {}

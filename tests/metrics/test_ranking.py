@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score
 
 import ragbench as rb
-from ragbench.errors import DataError
+from ragbench.errors import ConfigError, DataError
 from ragbench.metrics.ranking import MEASURES, rank_table
 from ragbench.records import Chunk, Hit
 
@@ -166,3 +166,9 @@ def test_a_number_as_an_id_is_one_id_however_it_is_written(found, wanted):
 
 def test_one_measure_may_be_named_alone():
     assert rank_table([["a"]], [["a"]], "RR")["RR"].tolist() == [1.0]
+
+
+@pytest.mark.parametrize("gain", ["high", None, 0.5, -1])
+def test_a_gain_that_is_no_whole_number_is_named_with_its_document(gain):
+    with pytest.raises(ConfigError, match=f"the gain {gain!r} of 'd'"):
+        rank_table([["d"]], [{"d": gain}])

@@ -755,3 +755,14 @@ def test_methods_name_the_source_of_a_metric_of_ones_own_and_of_a_scale_of_ones_
     methods = (tmp_path / "r" / "methods.md").read_text()
     assert "Metrics (Ruck 1841): words." in methods
     assert "(thesis §2.4) [@elyagouby2024]: grade 0 and grade 1." in methods
+
+
+def test_systems_of_which_one_answered_a_question_twice_are_exported_without_a_comparison(
+    tmp_path, undrawn
+):
+    rows = [{"question": "w", "answer": "x", "reference": "x", "system": name} for name in "ssu"]
+    with pytest.warns(UserWarning, match="repeat a question"):
+        table = rb.score(rows, ["exact_match"])
+    made = export_scores(table, tmp_path / "out", "mine")
+    assert not (made.folder / "tables" / "comparison.csv").exists()
+    assert "too many" not in methods_of(made.folder)

@@ -712,3 +712,9 @@ def test_an_empty_cell_of_pandas_is_a_missing_value(kind):
     assert stats.compare(rows, "system", "right")[["n", "missing"]].to_numpy().tolist() == [[5, 1]]
     with refused(DataError, "system that are not numbers"):
         stats.compare(rows, "system", "system")
+
+
+def test_columns_may_be_numbers():
+    rows = pd.DataFrame({"question_id": [0, 0, 1, 1], "system": ["a", "b"] * 2, 0: [1, 0, 1, 1.0]})
+    assert stats.means(rows, "system", [0])["mean"].tolist() == [1.0, 0.5]
+    assert stats.compare_scores(rows, [0])["difference"].tolist() == [0.5]
