@@ -180,7 +180,7 @@ def question(draw):
     return parts, text, cuts
 
 
-@settings(max_examples=150)
+@settings(max_examples=300)
 @given(question(), st.sampled_from([*SLOW]))
 def test_table_equals_difflib_and_rapidfuzz_at_every_cutoff(case, match):
     parts, text, cuts = case

@@ -51,6 +51,7 @@ def agreement(scores, positive, side, threshold) -> float:
         ([0.0, 0.0, 0.9], [1, 1, 0], "above", 0.9, 1.0, 0.95, 1 / 3, 1),
         # Of several best plateaus the widest is given.
         ([0.1, 0.2, 0.3, 0.9], [0, 1, 0, 1], "above", 0.3, 0.9, 0.6, 3 / 4, 2),
+        ([0.1, 0.2, 0.3, 0.9], [1, 0, 1, 0], "below", 0.3, 0.9, 0.6, 3 / 4, 2),
     ],
 )
 def test_threshold_by_hand_with_its_plateau(

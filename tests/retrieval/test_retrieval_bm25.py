@@ -255,6 +255,7 @@ test_bad_input_is_named = refusals(
     (lambda: BM25(ONE, k1=0), "k1=0"),
     (lambda: BM25(ONE, b=1.5), "b=1.5"),
     (lambda: BM25(ONE, k=0), "k=0"),
+    (lambda: BM25(ONE).search("red", 3), r"pass \[query\]"),
     (lambda: BM25(ONE).search(["red", None], 3), "query 1 is None"),
     (lambda: BM25(ONE).search(["red"], 0), "k=0"),
     (lambda: BM25(ONE).search(["red"], True), "k=True"),

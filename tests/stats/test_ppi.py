@@ -55,7 +55,7 @@ def test_over_all_possible_draws_the_estimate_is_unbiased_and_the_variance_is_ri
         labels = hide(truth, np.isin(np.arange(9), a + b))
         got = ppi_shares(labels, f, strata, of=of, weight=0.7)[0]
         estimates.append(got.estimate)
-        half_widths.append(got.high - got.estimate)
+        half_widths.append((got.high - got.low) / 2)
     assert np.mean(estimates) == pytest.approx(truth[:, 0].sum() / of.sum())
     variances = (np.array(half_widths) / norm.ppf(0.975)) ** 2
     assert variances.mean() == pytest.approx(np.var(estimates))
