@@ -61,6 +61,12 @@ def test_bootstrap_agrees_with_scipy_within_resampling_noise(statistic):
     assert bounds(ours) == pytest.approx(theirs, abs=0.05 * np.ptp(theirs))
 
 
+def test_a_seed_may_be_a_generator_which_goes_on(rng):
+    values = np.arange(60) ** 2
+    first, second = (bounds(bootstrap_ci(values, resamples=400, seed=rng)) for _ in range(2))
+    assert first == bounds(bootstrap_ci(values, resamples=400, seed=0)) != second
+
+
 def test_bootstrap_counts_missing_values_and_leaves_them_out():
     got = bootstrap_ci([0.2, NAN, 0.4, None, 0.9])
     assert (got.estimate, got.n, got.n_missing) == (pytest.approx(0.5), 3, 2)
