@@ -72,10 +72,10 @@ def test_init_copies_templates_without_results_and_set_to_the_files_beside_them(
     assert not any("data/results" in cell.source for cell in book.cells)
 
 
-@pytest.mark.parametrize("there", ["mine", "folder", "not there/mine"])
+@pytest.mark.parametrize("there", ["mine", "begun", "not there/mine"])
 def test_init_writes_over_nothing(tmp_path, there):
-    (tmp_path / "folder").mkdir()
-    for name in ("mine", "folder/thesis.tex"):
+    (tmp_path / "begun").mkdir()
+    for name in ("mine", "begun/thesis.tex"):
         (tmp_path / name).write_text("mine")
     target = tmp_path / there
     before = sorted(tmp_path.rglob("*"))
