@@ -199,7 +199,9 @@ def _with_numbers(table: pd.DataFrame, numbers: Numbers) -> pd.DataFrame:
     """
     values = {name: _values(name, table) for name in _metrics_of(numbers)}
     for column, (name, key) in numbers.items():
-        if column in table:
+        if f"given_{column}" in table:  # of a score before
+            table = table.drop(columns=column, errors="ignore")
+        elif column in table:
             table = table.rename(columns={column: f"given_{column}"})
         cells = values[name]
         if METRICS[name].names:
@@ -347,8 +349,11 @@ def _read_rows(rows: Any, columns: Mapping[str, str] | None) -> pd.DataFrame:
         joined = pd.Series(joined, table.index, dtype=object)
         contexts = table.get("context", joined)
         # in a CSV a context that is not known is empty too
-        table["context"] = contexts.where(contexts.ne(""), joined)
-    for label in table.columns.intersection([*LABELS]):
+        is_known = contexts.ne("") | joined.notna()
+        if {"hits", "N"} <= {*table}:  # of a run: no context without documents
+            is_known &= pd.to_numeric(table["N"], errors="coerce").ne(0)
+        table["context"] = contexts.where(is_known, None)
+    for label in table.columns.intersection([*LABELS, "nuggets"]):
         cells = [_plain(cell) for cell in table[label]]
         table[label] = pd.Series(cells, table.index, dtype=object)
     return table

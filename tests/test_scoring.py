@@ -18,6 +18,7 @@ from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.labelling.checkers import ModelChecker
 from ragbench.metrics.table import METRICS, Metric, find_numbers, grade_metrics
 from ragbench.prompts import prompt_scale
+from ragbench.records import Chunk, Hit
 from ragbench.report.methods import Methods
 from ragbench.scoring import LABELS, LabelMethod, grade_label, metric_table, score
 
@@ -604,3 +605,37 @@ def test_a_scale_that_is_none_is_named():
     row = {"grade": 1, "judge_scale": "{bad"}
     with pytest.raises(DataError, match=r"judge_scale \{bad"):
         score([row], ["fully_right"])
+
+
+def test_an_empty_context_beside_chunks_is_one():
+    row = {"references": ["Paris is"], "chunks": ["Paris is big"], "context": ""}
+    assert score([row], ["ir_score"])["ir_score"].tolist() == [0.0]
+
+
+def test_hits_and_chunks_are_ranked_by_their_documents():
+    chunk = Chunk("d#0", "text", "d")
+    row = {"retrieved": [Hit(chunk, 1.0, 1), Chunk("e#0", "text", "e")], "relevant": ["e"]}
+    assert score([row], ["RR"])["RR"].tolist() == [0.5]
+
+
+def test_what_was_given_stays_however_often_a_table_is_scored():
+    table = pd.DataFrame([{"answer": "a", "reference": "a", "exact_match": 0.25}])
+    for _ in range(4):
+        table = score(table, ["exact_match"])
+    assert table[["given_exact_match", "exact_match"]].to_numpy().tolist() == [[0.25, 1.0]]
+
+
+def test_a_question_without_a_kind_and_nuggets_are_read_back_from_a_csv(tmp_path):
+    support = {"importance": "vital", "assignment": "support"}
+    rows = [{"question": "w", "answer": "x", "abstained": True, "kind": "", "nuggets": [support]}]
+    first = score(rows, ["abstention", "nuggets"])
+    first.to_csv(tmp_path / "t.csv", index=False)
+    again = score(tmp_path / "t.csv", ["abstention", "nuggets"])
+    numbers = first.attrs["numbers"]
+    pd.testing.assert_frame_equal(first[numbers], again[numbers])
+
+
+@pytest.mark.parametrize("scale", ["{0, 1, 2}", "{'a': 'b'}"])
+def test_a_scale_without_meanings_is_named(scale):
+    with pytest.raises(DataError, match="judge_scale"):
+        score([{"grade": 1, "judge_scale": scale}], ["fully_right"])

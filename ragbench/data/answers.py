@@ -22,7 +22,7 @@ from pydantic_core import PydanticCustomError
 from ragbench.data.files import OfWords, as_record
 from ragbench.data.tables import Table, is_missing, read_list
 from ragbench.errors import DataError
-from ragbench.records import as_id
+from ragbench.records import Chunk, Hit, as_id
 
 # Our name -> theirs: ragas (since 0.2, before), DeepEval, RAGChecker; then FlashRAG, PyTerrier-RAG,
 # RAGBench, MTRAG.
@@ -95,6 +95,10 @@ def _texts(value: Any) -> Any:
     return [text for text in texts if not is_missing(text)]
 
 
+def _is_id(item: Any) -> bool:
+    return isinstance(item, Hit | Chunk) or pd.api.types.is_scalar(item)
+
+
 def _ids(value: Any) -> Any:
     """Return ids without empty places, or gains by id, which a file may hold as text; a document in
     place of its id would never be found.
@@ -105,7 +109,7 @@ def _ids(value: Any) -> Any:
     if isinstance(value, Mapping):  # Parquet has a place for every id of every row
         return {name: gain for name, gain in value.items() if not is_missing(gain)}
     listed = read_list(value)
-    if isinstance(listed, list) and not all(map(pd.api.types.is_scalar, listed)):
+    if isinstance(listed, list) and not all(map(_is_id, listed)):
         raise PydanticCustomError("ids", "ids of documents, or a mapping of ids to gains")
     return _texts(value)
 
@@ -158,7 +162,7 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     table = Table.of(source)
     table = table._replace(frame=_unnested(table.frame))
     aliases = _DEEPEVAL if _OF_DEEPEVAL.intersection(table.frame.columns) else COLUMNS
-    kept_empty = ("answer", "context")
+    kept_empty = ("answer", "context", "kind")
     table = table.in_our_names(aliases, columns or {}, "columns", _LISTS, kept_empty)
     repairs = _read_cells(table)
     _identify(table)

@@ -147,7 +147,7 @@ def _checked(kind: Any, settings: dict, options: dict) -> Any:
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         place = [str(part) for part in wrong["loc"]]
-        shown = ".".join(place) or f"the options of {kind.__name__}"
+        shown = place[0] if place else f"the options of {kind.__name__}"
         if place and not any(map(sounds_secret, place)):
             shown = redact(f"{shown}={wrong['input']!r:.60}")
         raise ConfigError(shown, wrong["msg"], "correct it, or leave it out") from None

@@ -101,7 +101,7 @@ _CHECKS: Mapping[str, _Check] = {
     "answers cut for the judge": _Check(
         RIGHT,
         ("judge_answer_cut",),
-        lambda cut: cut.astype(str).eq("True"),
+        lambda cut: cut.astype(str).str.casefold().isin(["true", "1", "1.0"]),
         "longer than 4,000 characters: graded by their beginning",
     ),
     "mixed judges": _Check(RIGHT, ("judge_digest", "judge"), _mixed, "other weights, same name"),

@@ -73,14 +73,14 @@ def rows_by_scale(rows: pd.DataFrame) -> list[tuple[Mapping[int, str], np.ndarra
     names = []
     for cell in rows.get("judge_scale", [None] * len(rows)):
         name = str(cell)
-        if not name.startswith("{"):
+        if not name.startswith("{") or name == "{}":
             name = ""
         if name not in scale_of:
             try:
                 scale = ast.literal_eval(name)
                 # Parquet has a place for every grade of every scale
                 scale_of[name] = {int(n): words for n, words in scale.items() if words is not None}
-            except (ValueError, SyntaxError):
+            except (ValueError, SyntaxError, AttributeError, TypeError):
                 raise DataError(
                     f"judge_scale {name:.80}", "grades with their meanings", "leave it empty"
                 ) from None
@@ -346,7 +346,7 @@ def _paired_scores(
             "one row per question and system",
             "name the columns that tell them apart, as by=['N'], or keep one of them",
         )
-    numbers = rows.copy()
+    numbers = rows[["question_id", system]].copy()
     for name in measures:
         numbers[name] = as_floats(rows[name], name)
     wide = numbers.pivot(index="question_id", columns=system, values=list(measures))

@@ -355,3 +355,12 @@ def test_columns_that_a_csv_holds_as_text_are_checked_as_their_numbers():
         assert counts(frame, "rows", "zero-score hits") == [1, 3]
         assert counts(frame, "rows", "empty contexts") == [1, 3]
         assert counts(frame, "rows", "answers cut for the judge") == [1, 3]
+
+
+@pytest.mark.parametrize("yes", [True, "TRUE", 1.0])
+def test_an_answer_cut_for_the_judge_is_counted_however_a_file_writes_yes(yes):
+    rows = pd.DataFrame(
+        {"question_id": ["a", "b"], "judge_answer_cut": pd.Series([yes, None], dtype=object)}
+    )
+    checks = audit_rows(rows).set_index("check")
+    assert checks.loc["answers cut for the judge", "rows"] == 1
