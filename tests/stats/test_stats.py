@@ -724,3 +724,9 @@ def test_columns_may_be_numbers():
     rows = pd.DataFrame({"question_id": [0, 0, 1, 1], "system": ["a", "b"] * 2, 0: [1, 0, 1, 1.0]})
     assert stats.means(rows, "system", [0])["mean"].tolist() == [1.0, 0.5]
     assert stats.compare_scores(rows, [0])["difference"].tolist() == [0.5]
+
+
+@pytest.mark.parametrize("resamples", [-1, 2.5])
+def test_resamples_are_a_whole_number(resamples):
+    with pytest.raises(ConfigError, match=f"resamples {resamples}"):
+        stats.bootstrap_ci(np.arange(40.0), resamples=resamples)
