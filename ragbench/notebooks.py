@@ -184,7 +184,9 @@ def before_saving(model: dict[str, Any], **_: Any) -> None:
 
 
 def _tidy(book: Any) -> None:
-    """Drop what differs from run to run without meaning: timings, kernel version, widget state."""
+    """Drop what differs from run to run without meaning: timings, kernel version, widget state,
+    random ids of styled tables.
+    """
     book.metadata.pop("widgets", None)
     book.metadata.update(_KERNEL)
     for number, cell in enumerate(book.cells):
@@ -192,16 +194,18 @@ def _tidy(book: Any) -> None:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if not _is_progress(output)]
-            for output in cell.outputs:
-                _tidy_data(output.get("data", {}))
+            for place, output in enumerate(cell.outputs):
+                _tidy_data(output.get("data", {}), f"T_{number:02d}_{place}")
 
 
-def _tidy_data(data: dict[str, Any]) -> None:
+def _tidy_data(data: dict[str, Any], table_id: str) -> None:
     # A widget lives in its kernel only. Its text is kept; JupyterLab would show an error for its
     # view.
     data.pop("application/vnd.jupyter.widget-view+json", None)
     if "text/plain" in data:
         data["text/plain"] = re.sub(r" at 0x[0-9a-f]+>", ">", data["text/plain"])
+    if "text/html" in data:
+        data["text/html"] = re.sub(r"\bT_[0-9a-f]{5}(?![0-9a-f])", table_id, data["text/html"])
 
 
 def _is_progress(output: Any) -> bool:

@@ -367,6 +367,14 @@ def test_a_readers_own_plot_shows_after_ours(run, tmp_path):
     ]
 
 
+def test_styled_tables_have_the_same_ids_at_each_run_and_each_its_own(run, tmp_path):
+    styled = "import pandas\nfor _ in 'ab':\n    display(pandas.DataFrame({'a': [1]}).style)"
+    path = notebook(tmp_path / "styled.ipynb", styled)
+    first, second = ((run(path, None)[0] / path.name).read_text() for _ in range(2))
+    assert first == second
+    assert set(re.findall(r"T_\w+(?=_row0_col0)", first)) == {"T_00_0", "T_00_1"}
+
+
 @pytest.mark.posix
 def test_interrupting_the_run_of_all_ends_the_notebooks_in_flight_at_once(tmp_path, monkeypatch):
     begun = tmp_path / "begun"
