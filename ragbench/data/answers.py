@@ -8,19 +8,18 @@ nothing is loaded by halves.
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import warnings
 from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
 from pydantic import BaseModel, BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from ragbench.data.files import OfWords, as_record
-from ragbench.data.tables import Table, is_missing, read_list
+from ragbench.data.tables import Table, is_missing, read_list, read_mapping
 from ragbench.errors import DataError
 from ragbench.records import Chunk, Hit, as_id
 
@@ -103,11 +102,9 @@ def _ids(value: Any) -> Any:
     """Return ids without empty places, or gains by id, which a file may hold as text; a document in
     place of its id would never be found.
     """
-    if isinstance(value, str) and value.lstrip().startswith("{"):
-        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-            value = ast.literal_eval(value.strip())
-    if isinstance(value, Mapping):  # Parquet has a place for every id of every row
-        return {name: gain for name, gain in value.items() if not is_missing(gain)}
+    value = read_mapping(value)
+    if isinstance(value, Mapping):
+        return value
     listed = read_list(value)
     if isinstance(listed, list) and not all(map(_is_id, listed)):
         raise PydanticCustomError("ids", "ids of documents, or a mapping of ids to gains")
@@ -203,6 +200,13 @@ def _unnested(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.join(inner[new])
 
 
+def _are_numbers(ids: pd.Series, numbers: np.ndarray) -> bool:
+    """Tell whether ids are q1, q2, ..., one for each of the numbers of the questions."""
+    if not ids.str.fullmatch(r"q\d+").all():
+        return False
+    return bool((pd.factorize(ids)[0] == numbers).all())
+
+
 def _identify(table: Table) -> None:
     """Number the questions where there is no id; refuse an id that is used twice.
 
@@ -220,8 +224,7 @@ def _identify(table: Table) -> None:
     is_repeated = keys.map(as_id).duplicated()  # 1 and "1" are one id
     ids = keys["question_id"].astype(str)
     if not is_numbered and not is_empty.any():  # by a score before, perhaps
-        like_ours = ids.str.fullmatch(r"q\d+").all()
-        is_numbered = like_ours and (pd.factorize(ids)[0] == numbers).all()
+        is_numbered = _are_numbers(ids, numbers)
     if is_numbered:
         if is_repeated.any():
             what = f"{table.name}: {is_repeated.sum()} of {len(frame)} rows repeat a question"

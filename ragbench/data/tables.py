@@ -366,3 +366,17 @@ def read_list(value: Any) -> Any:
         return value
     items = re.findall(_ITEM, value, re.DOTALL)
     return [None if item == "nan" else ast.literal_eval(item) for item in items]
+
+
+def read_mapping(value: Any) -> Any:
+    """Read a mapping, which may be written as text by Python, without its empty places: Parquet has
+    one for every key of every row.
+
+    What cannot be read, and what is no mapping, is returned as it is.
+    """
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            value = ast.literal_eval(value.strip())
+    if not isinstance(value, Mapping):
+        return value
+    return {key: cell for key, cell in value.items() if not is_missing(cell)}

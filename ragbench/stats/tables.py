@@ -4,7 +4,6 @@ in pairs.
 
 from __future__ import annotations
 
-import ast
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ragbench.data.relevance import linked_questions
+from ragbench.data.tables import read_mapping
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.records import GRADES
 from ragbench.stats.inputs import Seed, as_floats, as_paired, group_index, several
@@ -76,17 +76,19 @@ def rows_by_scale(rows: pd.DataFrame) -> list[tuple[Mapping[int, str], np.ndarra
         if not name.startswith("{") or name == "{}":
             name = ""
         if name not in scale_of:
-            try:
-                scale = ast.literal_eval(name)
-                # Parquet has a place for every grade of every scale
-                scale_of[name] = {int(n): words for n, words in scale.items() if words is not None}
-            except (ValueError, SyntaxError, AttributeError, TypeError):
-                raise DataError(
-                    f"judge_scale {name:.80}", "grades with their meanings", "leave it empty"
-                ) from None
+            scale_of[name] = _scale(cell)
         names.append(name)
     of_row = np.array(names)
     return [(scale_of[name], of_row == name) for name in dict.fromkeys(names)]
+
+
+def _scale(cell: Any) -> dict[int, str]:
+    try:
+        return {int(grade): words for grade, words in read_mapping(cell).items()}
+    except (ValueError, AttributeError, TypeError):
+        raise DataError(
+            f"judge_scale {cell!s:.80}", "grades with their meanings", "leave it empty"
+        ) from None
 
 
 def fully_right(grades: Any, scale: Iterable[int] = range(1, 6)) -> np.ndarray:
