@@ -43,24 +43,27 @@ serve: setup
 lab: setup
 	$(BIN)/ragbench lab
 
-check: setup
+check: setup $(TESTS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python scripts/write_stubs.py --check
 
+# And the stubs of packages that load names late.
 format: setup
+	$(BIN)/python scripts/write_stubs.py
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 # mkdocs runs in an environment of its own; PAGES are what its nav and their links name.
-PAGES := README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff docs benchmarks/README.md 'data/minihop/*.md' \
+PAGES := README.md NOTICE CONTRIBUTING.md CHANGELOG.md CITATION.cff docs benchmarks/README.md 'data/minihop/*.md' \
 	'figures/*.png' 'figures/ledger.*' 'notebooks/*.ipynb'
 
 docs:
 	rm -rf build/docs && mkdir -p build/docs
 	git ls-files $(PAGES) | tar -cf - -T - | tar -xf - -C build/docs
-	if command -v uvx >/dev/null; then uvx -q mkdocs@1.6.1 build --strict; else \
-		$(PYTHON) -m venv build/mkdocs && build/mkdocs/bin/pip install -q mkdocs==1.6.1 && \
-		build/mkdocs/bin/mkdocs build --strict; fi
+	$(PYTHON) -m venv build/mkdocs
+	build/mkdocs/bin/pip install -q --disable-pip-version-check -r scripts/site_requirements.txt
+	PYTHONWARNINGS=ignore build/mkdocs/bin/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) data/cache data/results

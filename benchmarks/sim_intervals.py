@@ -9,15 +9,22 @@ The printed tables stand in docs/metrics.md.
 from __future__ import annotations
 
 import argparse
-from itertools import product
+import warnings
+from collections import Counter
+from itertools import combinations, product
 from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtrit
 
+from ragbench.comparison import may_be_first
 from ragbench.stats import (
-    bootstrap_ci,
+    find_clusters,
+    holm,
     kappa,
+    mean_interval,
+    paired_difference,
     paired_permutation_test,
     power_analysis,
     ppi_mean,
@@ -40,7 +47,7 @@ def right_or_wrong(
 
 def few_clusters(runs: int) -> pd.DataFrame:
     """Coverage and width of the bootstrap over clusters, of a jackknife with t, and of what
-    `bootstrap_ci` gives.
+    `mean_interval` gives.
     """
     rows = []
     for unequal, share, clusters in product((False, True), (0.05, 0.1, 0.6), (8, 12, 20, 40)):
@@ -54,7 +61,7 @@ def few_clusters(runs: int) -> pd.DataFrame:
             drawn = rng.integers(0, clusters, (500, clusters))
             plain = np.quantile(sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1), [0.025, 0.975])
             jackknife, ours = (
-                bootstrap_ci(values, groups=cluster, share=kind) for kind in (False, True)
+                mean_interval(values, groups=cluster, share=kind) for kind in (False, True)
             )
             bounds = (plain, (jackknife.low, jackknife.high), (ours.low, ours.high))
             held += [low <= share <= high for low, high in bounds]
@@ -66,7 +73,7 @@ def few_clusters(runs: int) -> pd.DataFrame:
 
 
 def few_values(runs: int) -> pd.DataFrame:
-    """Coverage of the bootstrap and of what `bootstrap_ci` gives, for shares of values on their
+    """Coverage of the bootstrap and of what `mean_interval` gives, for shares of values on their
     own.
     """
     rows = []
@@ -77,7 +84,7 @@ def few_values(runs: int) -> pd.DataFrame:
             for _ in range(runs):
                 values = (rng.random(n) < share).astype(float)
                 bounds = np.quantile(rng.choice(values, (500, n)).mean(axis=1), [0.025, 0.975])
-                ours = bootstrap_ci(values, share=True)
+                ours = mean_interval(values, share=True)
                 held += [low <= share <= high for low, high in (bounds, (ours.low, ours.high))]
             rows.append((share, n, *held / runs))
     return pd.DataFrame(rows, columns=["share", "values", "bootstrap", "ours"])
@@ -139,14 +146,175 @@ def rare_agreement(runs: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["items", "kappa", "in a cluster", "bootstrap", "ours"])
 
 
+def sparse(rng: np.random.Generator, kind: str, n: int) -> tuple[np.ndarray, float]:
+    """Make differences of n questions of a kind, and their true mean."""
+    differs = rng.random(n) < 0.1
+    if kind == "10% are 1, others 0":
+        return differs.astype(float), 0.1
+    if kind == "10% are 0 to 1, others 0":
+        return differs * rng.random(n), 0.05
+    if kind == "10% are 1 or -1, others 0":
+        return differs * rng.choice([1.0, 1.0, 1.0, -1.0], n), 0.05
+    if kind == "10% are .9, others -.1":
+        return np.where(differs, 0.9, -0.1), 0.0
+    if kind == "the same, with noise":
+        return np.where(differs, 0.9, -0.1) + rng.normal(0, 0.05, n), 0.0
+    if kind == "exponential":
+        return rng.exponential(1, n) - 1, 0.0
+    return rng.normal(0, 1, n), 0.0
+
+
+SPARSE = (
+    "10% are 1, others 0",
+    "10% are 0 to 1, others 0",
+    "10% are 1 or -1, others 0",
+    "10% are .9, others -.1",
+    "the same, with noise",
+    "exponential",
+    "normal",
+)
+
+
+def sparse_differences(runs: int) -> pd.DataFrame:
+    """Coverage of three intervals of a paired difference, among the runs that have one, and how
+    often the bootstrap and the sign-flip test contradict each other.
+
+    *Inverted* is the interval of the differences that the sign-flip test does not reject: the
+    percentiles of the means of random subsets (Hartigan 1969).
+    """
+    rows = []
+    for kind, n in product(SPARSE, (10, 20, 30, 50, 100)):
+        rng = np.random.default_rng(n)
+        held = np.zeros(4)
+        width = np.zeros(3)
+        contradict = given = 0
+        for _ in range(runs):
+            values, mean = sparse(rng, kind, n)
+            if np.ptp(values) == 0:
+                continue
+            given += 1
+            resampled = np.quantile(rng.choice(values, (500, n)).mean(axis=1), [0.025, 0.975])
+            subset = rng.random((500, n)) < 0.5
+            chosen = subset[subset.any(axis=1)]
+            inverted = np.quantile(chosen @ values / chosen.sum(axis=1), [0.025, 0.975])
+            half = -stdtrit(n - 1, 0.025) * values.std(ddof=1) / np.sqrt(n)
+            plain = values.mean() - half, values.mean() + half
+            ours = paired_difference(values, 0 * values)
+            bounds = resampled, inverted, plain, (ours.low, ours.high)
+            held += [low - 1e-12 <= mean <= high + 1e-12 for low, high in bounds]
+            width += [high - low for low, high in (resampled, inverted, (ours.low, ours.high))]
+            test = paired_permutation_test(values, 0 * values, resamples=499, seed=rng)
+            excludes = resampled[0] > 0 or resampled[1] < 0
+            contradict += excludes != (test.p_value < 0.05)
+        rows.append((kind, n, *held / given, contradict / given, *width / given))
+    columns = ["differences", "n", "bootstrap", "inverted", "t", "ours", "contradict"]
+    columns += ["width (b.)", "width (inverted)", "width (ours)"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def skewed_differences(runs: int) -> pd.DataFrame:
+    """False positives at 0.05 of the sign-flip test, of the studentised bootstrap and of
+    `paired_difference`, where the true mean is 0.
+    """
+    rows = []
+    for kind, n in product(SPARSE[3:], (10, 20, 30, 50, 100)):
+        rng = np.random.default_rng(n)
+        wrong = np.zeros(3)
+        for _ in range(runs):
+            values, _ = sparse(rng, kind, n)
+            test = paired_permutation_test(values, 0 * values, resamples=499, seed=rng)
+            ours = paired_difference(values, 0 * values)
+            wrong += [test.p_value < 0.05, studentised(rng, values) < 0.05, ours.p < 0.05]
+        rows.append((kind, n, *wrong / runs))
+    columns = ["differences", "n", "sign-flip test", "studentised bootstrap", "ours"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def studentised(rng: np.random.Generator, values: np.ndarray) -> float:
+    """P-value of a mean of 0 by the studentised bootstrap; 1 where all values are equal."""
+    n = len(values)
+    error = values.std(ddof=1) / np.sqrt(n)
+    if not error > 1e-12:
+        return 1.0
+    drawn = rng.choice(values, (500, n))
+    errors = drawn.std(axis=1, ddof=1) / np.sqrt(n)
+    away = np.abs(drawn.mean(axis=1) - values.mean())
+    # a resample of equal values is as far as any
+    far = away >= abs(values.mean()) / error * errors
+    return (far.sum() + 1) / 501
+
+
+def sparse_means(runs: int) -> pd.DataFrame:
+    """Coverage of the bootstrap, of Student's t and of `mean_interval`, for a metric from 0 to 1 that
+    is mostly 0, and for one with a spread.
+    """
+    rows = []
+    for zeros, n in product((0.9, 0.7, 0.0), (20, 30, 50, 100, 200)):
+        rng = np.random.default_rng(n)
+        held = np.zeros(3)
+        width = np.zeros(2)
+        given = 0
+        true = (1 - zeros) / 2
+        for _ in range(runs):
+            values = (rng.random(n) >= zeros) * rng.random(n)
+            if np.ptp(values) == 0:
+                continue
+            given += 1
+            resampled = np.quantile(rng.choice(values, (500, n)).mean(axis=1), [0.025, 0.975])
+            half = -stdtrit(n - 1, 0.025) * values.std(ddof=1) / np.sqrt(n)
+            ours = mean_interval(values, resamples=500, seed=rng)
+            bounds = (
+                resampled,
+                (values.mean() - half, values.mean() + half),
+                (ours.low, ours.high),
+            )
+            held += [low <= true <= high for low, high in bounds]
+            width += [resampled[1] - resampled[0], ours.high - ours.low]
+        rows.append((zeros, n, *held / given, *width / given))
+    columns = ["zeros", "n", "bootstrap", "t", "ours", "width (b.)", "width (ours)"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def equal_systems(runs: int) -> pd.DataFrame:
+    """How often all of several equal systems may be first, and the best of unequal ones: by a
+    bootstrap of ranks over clusters, and by `may_be_first`.
+    """
+    rows = []
+    for systems, clusters, ahead in product((3, 6), (12, 40), (0.0, 0.3)):
+        rng = np.random.default_rng(systems + clusters)
+        all_first = np.zeros(2)
+        best_is_first = np.zeros(2)
+        for _ in range(runs):
+            cluster = np.repeat(np.arange(clusters), 4)
+            scores = rng.normal(0, 0.5, (clusters, systems))[cluster]
+            scores += rng.normal(0, 0.5, scores.shape) + rng.normal(0, 1, (len(cluster), 1))
+            scores[:, 0] += ahead
+            means = scores.reshape(clusters, 4, systems).mean(axis=1)
+            drawn = means[rng.integers(0, clusters, (1000, clusters))].mean(axis=1)
+            share_first = np.bincount(drawn.argmax(axis=1), minlength=systems) / 1000
+            pairs = [*combinations(range(systems), 2)]
+            compared = [paired_difference(*scores[:, pair].T, groups=cluster) for pair in pairs]
+            table = pd.DataFrame(pairs, columns=["a", "b"]).assign(measure="it")
+            table["difference"] = [difference.estimate for difference in compared]
+            table["p_holm"] = holm([difference.p for difference in compared])
+            ours = may_be_first(table)["may_be_first"].to_numpy()
+            for i, first in enumerate((share_first >= 0.05 / systems, ours)):
+                all_first[i] += first.all()
+                best_is_first[i] += first[0]
+        told = all_first if not ahead else best_is_first
+        rows.append((systems, clusters, ahead, *told / runs))
+    columns = ["systems", "clusters", "the first is ahead by", "bootstrap of ranks", "ours"]
+    return pd.DataFrame(rows, columns=columns)
+
+
 def skewed_tests(runs: int) -> pd.DataFrame:
-    """False positives at 0.05 of the paired permutation test: questions in clusters, differences
-    skewed or not.
+    """False positives at 0.05 of the sign-flip test, by questions and by clusters, and of
+    `paired_difference` by clusters: differences skewed or not.
     """
     rows = []
     for skewed, clusters in product((False, True), (12, 30, 80)):
         rng = np.random.default_rng(clusters)
-        wrong = np.zeros(2)
+        wrong = np.zeros(3)
         for _ in range(runs):
             cluster = np.repeat(np.arange(clusters), rng.integers(1, 8, clusters))
             draw = rng.exponential(1, clusters) - 1 if skewed else rng.normal(0, 1, clusters)
@@ -156,8 +324,11 @@ def skewed_tests(runs: int) -> pd.DataFrame:
                     difference, 0 * difference, cluster=groups, resamples=199, seed=rng
                 )
                 wrong[i] += test.p_value <= 0.05
+            wrong[2] += paired_difference(difference, 0 * difference, groups=cluster).p < 0.05
         rows.append(("skewed" if skewed else "symmetric", clusters, *wrong / runs))
-    return pd.DataFrame(rows, columns=["differences", "clusters", "by questions", "by clusters"])
+    return pd.DataFrame(
+        rows, columns=["differences", "clusters", "by questions", "by clusters", "ours"]
+    )
 
 
 def power_by_clusters(runs: int) -> pd.DataFrame:
@@ -185,10 +356,7 @@ def power_by_clusters(runs: int) -> pd.DataFrame:
             low += [plan < enough for plan in (by_clusters, observed)]
             for i, needed in enumerate((by_questions, by_clusters)):
                 new, groups = paired_run(rng, int(np.ceil(max(needed, 6))))
-                test = paired_permutation_test(
-                    new, 0 * new, cluster=groups, resamples=199, seed=rng
-                )
-                found[i] += test.p_value <= 0.05
+                found[i] += paired_difference(new, 0 * new, groups=groups).p < 0.05
         rows.append((pilot, *found / runs, *low / runs))
     columns = [
         "pilot's clusters",
@@ -267,15 +435,63 @@ def few_clusters_with_a_judge(runs: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["clusters", "share", "answers like these", "width"])
 
 
+def questions_about(
+    rng: np.random.Generator, topics: int, documents: int, spread: float, crossing: float
+) -> pd.DataFrame:
+    """Make scores of questions about documents of topics, ``spread`` by topic; a share of the
+    questions needs a document of another topic too.
+    """
+    per_document = 60 // documents + 2
+    first = np.repeat(np.arange(documents), per_document)
+    second = rng.integers(0, documents, first.size)
+    second = np.where(rng.random(first.size) < crossing, second, first)
+    topic = first * topics // documents
+    of_document = rng.normal(0, 0.6, documents)
+    score = rng.normal(0, spread, topics)[topic] + rng.normal(0, 0.8, first.size)
+    score += (of_document[first] + of_document[second]) / 2
+    evidence = [[*pair] for pair in zip(first, second, strict=True)]
+    table = {"question_id": range(first.size), "topic": topic, "relevant": evidence}
+    return pd.DataFrame({**table, "score": score, "right": score > 0})
+
+
+def clusters_by_the_rule(runs: int) -> pd.DataFrame:
+    """Coverage of means and shares by `find_clusters`, beside those of single questions."""
+    warnings.simplefilter("ignore")
+    designs = [(20, 60, 0.6, 0.0), (20, 60, 0.6, 0.1), (20, 60, 0.6, 0.3), (20, 60, 0.0, 0.1)]
+    designs += [(3, 15, 0.0, 0.0), (3, 15, 0.6, 0.0)]
+    rows = []
+    for topics, documents, spread, crossing in designs:
+        rng = np.random.default_rng(topics)
+        held = np.zeros(4)
+        taken = Counter()
+        for _ in range(runs):
+            table = questions_about(rng, topics, documents, spread, crossing)
+            rule = find_clusters(table)
+            taken[rule.column] += 1
+            labels = (rule.labels, None)
+            for place, (measure, groups) in enumerate(product(("score", "right"), labels)):
+                got = mean_interval(table[measure], groups=groups)
+                held[place] += got.low <= (measure == "right") / 2 <= got.high
+        by = ", ".join(f"{name} {count / runs:.2f}" for name, count in taken.most_common())
+        rows.append((f"{topics} of {documents}", spread, crossing, by, *held / runs))
+    names = ["topics of documents", "spread by topic", "crossing", "taken"]
+    names += ["mean", "mean, by questions", "share", "share, by questions"]
+    return pd.DataFrame(rows, columns=names)
+
+
 SIMULATIONS = (
     few_clusters,
     few_values,
     few_labels,
     rare_agreement,
+    sparse_means,
+    sparse_differences,
+    skewed_differences,
+    equal_systems,
     skewed_tests,
     power_by_clusters,
 )
-SIMULATIONS += (rare_grades, few_clusters_with_a_judge)
+SIMULATIONS += (rare_grades, few_clusters_with_a_judge, clusters_by_the_rule)
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(

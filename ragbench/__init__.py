@@ -26,7 +26,7 @@ __version__ = "0.2.0"
 
 # Where each public name lives. Reading order: records -> data -> chunking -> embedding -> retrieval
 # -> metrics.
-_HOME = {
+HOMES = {
     "records": [
         "Answer",
         "Chunk",
@@ -73,7 +73,6 @@ _HOME = {
         "claim_overlap",
         "contained",
         "exact_match",
-        "idf_overlap",
         "idf_weights",
         "rouge_l",
         "token_f1",
@@ -85,7 +84,7 @@ _HOME = {
         "faithfulness",
     ],
     "labelling.statements": ["ModelRagas"],
-    "labelling.preferences": ["PairRanking", "gpt_ranking", "gpt_score"],
+    "labelling.preferences": ["better_of_two"],
     "labelling.keypoints": ["keypoint_verdicts"],
     "labelling.exam": ["measure_judge"],
     "labelling.grades": ["grade", "load_graded_answers"],
@@ -93,21 +92,21 @@ _HOME = {
     "stats": [
         "Interval",
         "binomial_ci",
-        "bootstrap_ci",
+        "mean_interval",
         "compare",
         "compare_scores",
         "correlation",
         "holm",
         "kappa",
         "means",
-        "paired_bootstrap_difference",
+        "paired_difference",
         "paired_permutation_test",
         "pairwise_agreement",
         "power_analysis",
         "ppi_mean",
         "preference_correlation",
     ],
-    "scoring": ["metric_table", "plan_score", "score"],
+    "scoring": ["label_items", "metric_table", "plan_score", "score", "with_labels"],
     "metrics.thresholds": ["best_threshold", "fit_thresholds"],
 }
 _MODULES = [
@@ -123,5 +122,5 @@ _MODULES = [
     "widgets",
 ]
 
-__all__ = [*(name for names in _HOME.values() for name in names), "__version__"]
-__getattr__, __dir__ = lazy(__name__, _HOME, [*_MODULES, "__version__"])
+__all__ = [*(name for names in HOMES.values() for name in names), "__version__"]
+__getattr__, __dir__ = lazy(__name__, HOMES, [*_MODULES, "__version__"])

@@ -1,12 +1,13 @@
 """The command line ``ragbench``: each command is a function, its parameters are its arguments.
 
 What is no command is a function: `ragbench.audit_rows`, `ragbench.measure_judge`,
-`ragbench.Cassette`, `ragbench.recordings`.
+`ragbench.Cassette`.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import inspect
 import os
 import re
@@ -30,16 +31,20 @@ _COMMANDS: dict[str, Callable[..., int | None]] = {}
 # What an argument is, by its name; one of several commands means the same in all.
 _HELP = {
     "answers": "file with a row per answer, see docs/data.md",
+    "cassette": "file that records the calls, to go on after a break (default: among the results)",
     "by": "a column of the questions file: one more table has the means by its values",
     "checker": "the model that checks claims in its place: ollama:bespoke-minicheck",
     "code": "a Python file with metrics or labels of your own; it is run",
     "columns": "OURS=YOURS, such as question=query",
     "documents": "folder of texts, or a file; of documents to make: how many (default 10)",
+    "data": "folder of data sets, in place of RAGBENCH_DATA",
     "domain": "its name, such as finance",
+    "embedder": "such as ollama:bge-m3 (default: MiniLM)",
     "experiment": "YAML file, or folder with experiment.yaml (default: this one)",
     "folder": "made by ragbench init (default: the checkout, or this folder)",
+    "judge": "the model that grades and checks (default: the model)",
     "labels": "the model that makes labels which metrics need: ollama:llama3:8b, smollm2",
-    "limit": "first so many questions only, for a quick look that no ledger records",
+    "limit": "first so many questions only; without a model a quick look that no ledger records",
     "metrics": "names such as lexical, ragchecker, faithfulness",
     "min_documents": "documents that evidence must come from (default 1; two-hop: 2)",
     "model": "such as ollama:llama3:8b, or smollm2, which only shows how it works",
@@ -48,7 +53,6 @@ _HELP = {
     "options": "NAME=VALUE of the model, such as host=gpu1 num_ctx=4096 reasoning=false",
     "out": "folder to make; nothing is overwritten",
     "paper": "one paper's notebooks (default: every notebook)",
-    "per_document": "drafts of each type about each document (default 1)",
     "plan": "say what the model will be asked, and stop",
     "port": "of its server (default: the first free one from 8888)",
     "publish": "write over the checkout's own notebooks, figures and ledger",
@@ -59,7 +63,7 @@ _HELP = {
     "to": "folder or file to write; an earlier export is replaced",
     "types": 'such as "single fact" unanswerable (default: all)',
 }
-_CHOICES = {"paper": [*SERIES], "set_name": ["hotpotqa"]}
+_CHOICES = {"paper": [*SERIES], "set_name": ["hotpotqa", "clapnq", "ragchecker"]}
 
 
 def _command(name: str) -> Callable[[Callable], Callable]:
@@ -254,12 +258,36 @@ def _validate(
 def _plan(experiment: str = ".") -> None:
     """Say what an experiment file will take, without asking a model."""
     grid = rb.Experiment.from_yaml(experiment)
-    _metrics(grid)
+    metrics = _metrics(grid)
     planned = grid.plan()
+    if metrics:
+        planned += _label_plan(grid, metrics)
     print(planned, *_evidence_notes(grid), sep="\n")
     if any(step.remaining for step in planned.steps if step.name in ("generation", "grading")):
         for note in _server_notes(grid):
             print(note)
+
+
+def _label_plan(grid: Any, metrics: Sequence[str]) -> Any:
+    """Count what the labels of a run's metrics take."""
+    from ragbench.experiment.plan import planned_rows
+    from ragbench.experiment.rows import as_frame
+    from ragbench.llm import Plan
+
+    planned = Plan((), (f"metrics: {', '.join(metrics)}, after the run",))
+    rows = planned_rows(grid)
+    if rows is None:
+        return planned + Plan((), ("labels of the metrics are counted once vectors are there",))
+    with grid.open_cassette(make=False) as cassette:
+        settings = {"checker": grid.checker, "concurrency": grid.concurrency}
+        asked = (as_frame(rows), metrics, grid.labels)
+        of_labels = rb.plan_score(*asked, cassette=cassette, **settings)
+        if of_labels.total.cached:
+            replayed = rb.Cassette(cassette.path, "replay")
+            with contextlib.suppress(rb.errors.ModelError), replayed as tape:
+                rb.score(*asked, cassette=tape, progress=False, **settings)
+                of_labels = of_labels.all_cached()
+    return planned + of_labels
 
 
 def _evidence_notes(grid: Any) -> Iterator[str]:
@@ -285,10 +313,19 @@ def _server_notes(grid: Any) -> Iterator[str]:
         try:
             if is_model(model) and rb.llm.model_name(model).startswith("ollama:"):
                 facts = rb.llm.Endpoint.identified(model)
+                _check_digest(grid, facts)
                 if "run at " in facts.weights:
                     yield f"note: {facts.model} ({facts.weights}): prompts leave this machine"
         except rb.errors.ModelError as error:
             yield f"note: {error}"
+
+
+def _check_digest(grid: Any, model: Any) -> None:
+    """CallError where the run would stop: the model was pulled anew since its recording."""
+    with grid.open_cassette(make=False) as cassette:
+        if cassette is not None:
+            with rb.Cassette(cassette.path, "replay") as tape:
+                tape.choose_digest(model.provider, model.name, model.digest)
 
 
 @_command("run")
@@ -299,13 +336,16 @@ def _run(experiment: str = ".") -> int:
     grid = rb.Experiment.from_yaml(experiment)
     metrics = _metrics(grid)
     rows = grid.run()
+    scores = None
+    if metrics:  # saved before a word is printed, which `head -1` would end
+        scores = _save_scores(grid, rows, metrics)
     folder = os.path.relpath(grid.home)
     failed = rows[rows["status"] == "failed"]
     print(f"{len(rows)} rows, {len(failed)} failed, in {folder}")
     _print_failures(failed, rows)
     print(_run_summary(rows))
-    if metrics:
-        _print_scores(grid, rows, metrics)
+    if scores is not None:
+        print(scores)
     if not grid.generator:
         print(_as_flags(f"\nretrieval alone: answers need a generator; {TWO_WAYS}\n", True))
     if len(failed):
@@ -347,15 +387,18 @@ def _print_failures(failed: Any, rows: Any) -> None:
         print(f"{cut} rows hold an answer that ended at its limit of tokens")
 
 
-def _print_scores(grid: Any, rows: Any, metrics: list[str]) -> None:
+def _save_scores(grid: Any, rows: Any, metrics: list[str]) -> str:
+    """Score a run's answers, and return their means in words."""
     from ragbench.report.scores import save_scores, score_means
 
     with grid.open_cassette() as cassette:
         options = {"cassette": cassette, "concurrency": grid.concurrency, **grid.options}
         scores = rb.score(rows, metrics, grid.labels, checker=grid.checker, **options)
-    print(score_means(scores).round(3).to_string(index=False))
     path = os.path.relpath(save_scores(scores, grid.home))
-    print(f"{len(scores)} scored answers in {path}\n")
+    averages = score_means(scores)
+    clusters = averages.attrs["clusters"]
+    words = averages.round(3).to_string(index=False)
+    return f"{words}\nClusters: {clusters}\n{len(scores)} scored answers in {path}\n"
 
 
 def _run_summary(rows: Any) -> str:
@@ -412,8 +455,12 @@ def _score(
         return
     check_target(folder)
     table = rb.score(answers, names, **options)
-    print(score_means(table).round(3).to_string(index=False))
-    print(export_scores(table, folder, Path(answers).name))
+    exported = export_scores(table, folder, Path(answers).name)
+    # last: who reads only the first line, as `head -1` does, has the folder
+    averages = score_means(table)
+    print(averages.round(3).to_string(index=False))
+    print(f"Clusters: {averages.attrs['clusters']}")
+    print(exported)
 
 
 @_command("export")
@@ -437,32 +484,77 @@ def _doctor(*, model: str | None = None, options: Sequence[str] = ()) -> int:
 
 @_command("reproduce")
 def _reproduce(
-    paper: str | None = None, *, publish: bool = False, limit: int | None = None
+    paper: str | None = None,
+    *,
+    publish: bool = False,
+    limit: int | None = None,
+    model: str | None = None,
+    judge: str | None = None,
+    embedder: str | None = None,
+    cassette: str | None = None,
+    data: str | None = None,
+    plan: bool = False,
 ) -> None:
-    """Run the notebooks and rebuild the ledger."""
-    if limit and publish:
+    """Run the notebooks and rebuild the ledger; with a model of your own, one of its own."""
+    named = {"MODEL": model, "JUDGE": judge, "EMBEDDER": embedder, "LIMIT": limit}
+    parameters: dict[str, Any] = {name: value for name, value in named.items() if value}
+    if parameters and publish:
         raise ConfigError(
-            "--publish with --limit",
-            "published numbers are of all questions",
+            "--publish with --limit or a model",
+            "published numbers are of all questions, and of recorded models",
             "leave one of them out",
         )
-    parameters = {}
-    if limit:  # a look is no measurement: its ledger is another one
-        parameters["LIMIT"] = limit
-        os.environ["RAGBENCH_FIGURES"] = str(results_dir("limited"))
-    if publish:
-        os.environ["RAGBENCH_FIGURES"] = str(project_root() / "figures")
+    if data:
+        os.environ["RAGBENCH_DATA"] = str(_existing_folder(data))
+    is_live = bool(model or judge or embedder)
+    if is_live or plan:
+        tape = cassette or results_dir("live") / "cassette.sqlite"
+        parameters["CASSETTE"] = str(Path(tape).resolve())
+        books = [path.stem for path in rb.notebooks.find(paper)]
+        print(rb.papers.live.plan_notebooks(books, {"MODEL": "no model"} | parameters))
+    if not plan:
+        _run_notebooks(paper, parameters, publish, is_live)
+
+
+def _run_notebooks(
+    paper: str | None, parameters: dict[str, Any], publish: bool, is_live: bool
+) -> None:
+    """Run notebooks, and write their ledger: the project's, or one that says whose it is."""
+    os.environ.update(_folders(publish, is_live, is_limited="LIMIT" in parameters))
+    whose = [f"{name}={value}" for name, value in parameters.items() if name != "CASSETTE"]
     if paper is None:
         rb.papers.begin_ledger()
     run_all(paper, publish=publish, parameters=parameters)
-    if limit:
+    if whose and not is_live:
         looked = os.path.relpath(results_dir("notebooks"))
-        print(f"\na look at {limit} questions, which no ledger records: {looked}")
+        print(f"\na look at {parameters['LIMIT']} questions, which no ledger records: {looked}")
         return
-    path = rb.papers.write_markdown()
+    head = ""
+    if whose:
+        head = f"Not the project's numbers: a run with {', '.join(whose)}."
+    path = rb.papers.write_markdown(head)
     print("\nNumbers beside the papers', by table:")
     print(rb.papers.summary(paper if paper in rb.papers.PAPERS else None))
     print(f"ledger: {os.path.relpath(path)}")
+
+
+def _folders(publish: bool, is_live: bool, is_limited: bool) -> dict[str, str]:
+    """Return where results and ledger go, as environment variables."""
+    if is_live:
+        live = results_dir("live")
+        return {"RAGBENCH_RESULTS": str(live), "RAGBENCH_FIGURES": str(live / "figures")}
+    if is_limited:  # a look is no measurement: its ledger is another one
+        return {"RAGBENCH_FIGURES": str(results_dir("limited"))}
+    if publish:
+        return {"RAGBENCH_FIGURES": str(project_root() / "figures")}
+    return {}
+
+
+def _existing_folder(path: str) -> Path:
+    folder = Path(path).expanduser().resolve()
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder {folder}", "a folder of data sets", "check --data")
+    return folder
 
 
 @_command("lab")
@@ -481,16 +573,18 @@ def _lab(
     here = os.path.dirname(sys.executable)
     # of `!ragbench` in a cell
     os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
-    os.chdir(root)
+    # what Jupyter starts before a kernel imports from its working directory, too
+    os.chdir(here)
     return _become(_lab_command(root, port, no_browser))
 
 
 def _lab_command(root: Path, port: int | None, no_browser: bool) -> list[str]:
-    command = [sys.executable, "-m", "jupyter", "lab", "--notebook-dir", str(root)]
+    # -P: a json.py of the working directory is not imported in place of Python's
+    command = [sys.executable, "-P", "-m", "jupyterlab", "--notebook-dir", str(root)]
     command.append("--ContentsManager.pre_save_hook=ragbench.notebooks.before_saving")
     starts = (*sorted(root.glob("notebooks/00_*.ipynb")), *sorted(root.glob("*.ipynb")))
     if starts:
-        command.append(str(starts[0].relative_to(root)))
+        command.append(str(starts[0]))
     if port is not None:
         command += ["--port", str(port)]
     if no_browser:
@@ -511,8 +605,12 @@ def _become(command: list[str]) -> int | None:
 
 @_command("data fetch")
 def _data_fetch(set_name: str) -> None:
-    """Download a data set (needs internet)."""
-    print(rb.data.fetch_hotpotqa())
+    """Download a data set, and print the sha256 of each file (needs internet)."""
+    if set_name == "hotpotqa":
+        print(rb.data.fetch_hotpotqa())
+        return
+    for path, digest in rb.data.fetch.fetch_source(set_name).items():
+        print(f"{digest}  {path}")
 
 
 @_command("data draft")
@@ -521,52 +619,21 @@ def _data_draft(
     *,
     model: str,
     to: str,
-    per_document: int = 1,
-    types: Sequence[str] | None = None,
     options: Sequence[str] = (),
 ) -> None:
     """Draft questions about documents of your own, with a model, and check each draft."""
     path = Path(to)
-    settings: dict[str, Any] = {}
-    if types:
-        settings["types"] = types
     drafts = rb.draft_questions(
         documents,
         _chat_model(model, options, num_predict=256),
-        per_document,
         cassette=path.with_suffix(".sqlite"),  # to go on where it broke off
-        **settings,
     )
     for row in drafts.rejected.itertuples():
         print(f"left out: {row.id}: {row.reason}\n    {row.question or '(no question)'}")
-    print(f"\n{drafts.table().round(2).to_string()}\n\n{drafts}")
+    print(f"\n{drafts}")
     if drafts.questions:
         print(f"{drafts.write(path)}: drafts, which nobody has read")
         print("next: accept or drop each in rb.widgets.LabellingTool, see docs/data.md")
-
-
-@_command("data generate")
-def _data_generate(
-    seeds: str,
-    *,
-    domain: str,
-    model: str,
-    out: str,
-    documents: int = 10,
-    options: Sequence[str] = (),
-) -> None:
-    """Let a model write documents and questions of a domain, and check them (RAGEval)."""
-    texts = [document.text for document in rb.data.load_documents(seeds)]
-    writer = _chat_model(model, options, num_predict=640)
-    cassette = Path(out).with_suffix(".sqlite")  # to go on where it broke off
-    generated = rb.datagen.generate_set(writer, domain, texts, documents, cassette=cassette)
-    counts = generated.rejections().groupby(["step", "reason"], sort=False).size()
-    for (step, reason), count in counts.items():
-        print(f"rejected: {step}: {reason}: {count}")
-    folder = generated.write(out)
-    print(f"{folder}: {len(generated.documents)} documents, {len(generated.questions)} questions")
-    files = f"{{questions: {folder / 'questions.jsonl'}, documents: {folder}}}"
-    print(f"in experiment.yaml: data: {{{domain}: {files}}}")
 
 
 if __name__ == "__main__":

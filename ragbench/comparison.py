@@ -1,9 +1,9 @@
 """Which of two systems is better, and how sure, in words and on a page.
 
 Systems are compared in pairs over the same questions by `ragbench.stats.compare_scores`. Every
-comparison has a paired permutation test, corrected by Holm for all that were made, an
-interval, and the number of questions that would show the difference. Scores are those of an
-experiment's rows, or of any table of `ragbench.score`.
+comparison has an interval and a p-value by one Student's t, corrected by Holm for all that were
+made, wins, ties and losses, and the number of questions that would show the difference. Scores are
+those of an experiment's rows, or of any table of `ragbench.score`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-# questions that share a document, for the clusters of a comparison
-from ragbench.data.relevance import document_clusters as document_clusters
 from ragbench.metrics.table import lower_is_better
 from ragbench.stats import MISSING, interval_text, with_interval
 from ragbench.stats.tables import compare_scores as compare_scores
@@ -31,9 +29,45 @@ def format_comparison(table: pd.DataFrame) -> pd.DataFrame:
             "difference [95%]": with_interval(table, "difference"),
             "p (Holm)": table["p_holm"].map(_p_value),
             "n": table["n"],
+            "wins / ties / losses": _wins_ties_losses(table),
             "could show": table["detectable"].map(_difference),
         }
     )
+
+
+def _wins_ties_losses(table: pd.DataFrame) -> pd.Series:
+    """Return "12 / 3 / 5" for each row: questions in which a is above, equal to, below b."""
+    counts = table[["wins", "ties", "losses"]].astype(int).astype(str)
+    return counts.agg(" / ".join, axis=1)
+
+
+def may_be_first(table: pd.DataFrame) -> pd.DataFrame:
+    """Say which of three or more systems may be the best: those that no other is shown to beat.
+
+    Parameters
+    ----------
+    table : of `compare_scores`, or of `ragbench.compare` with a column measure; every pair of
+        systems.
+
+    Returns
+    -------
+    DataFrame: measure, system, may_be_first (boolean). A system is left out where another is
+    better by a corrected p below 0.05, so equal systems are all among the first in 95 of 100 tables
+    or more (``benchmarks/sim_intervals.py``, beside a bootstrap of ranks). Empty for a measure with
+    fewer than three systems, or not every pair of them.
+    """
+    lower = lower_is_better()
+    rows = []
+    for measure, part in table.groupby("measure", sort=False):
+        systems = list(dict.fromkeys([*part["a"], *part["b"]]))
+        pairs = len(systems) * (len(systems) - 1) / 2
+        if len(systems) < 3 or len(part) < pairs:
+            continue
+        is_shown = part["p_holm"] < 0.05
+        a_is_better = (part["difference"] > 0) != (measure in lower)
+        beaten = {*part["b"][is_shown & a_is_better], *part["a"][is_shown & ~a_is_better]}
+        rows += [(measure, system, system not in beaten) for system in systems]
+    return pd.DataFrame(rows, columns=["measure", "system", "may_be_first"])
 
 
 def _difference(value: float) -> str:
@@ -49,24 +83,20 @@ def _p_value(p: float) -> str:
 
 
 def conclusions(table: pd.DataFrame) -> list[str]:
-    """Say each comparison in a sentence, by its corrected p: a table of this module or of
-    `ragbench.stats.compare`.
+    """Say each comparison of a table of `compare_scores` in a sentence, by its corrected p.
 
     What is significant at 0.05 is said as "higher than", or "lower than" for a measure of which
     less is better. Else the smallest difference is named that as many questions would show with a
-    chance of 0.8.
+    chance of 0.8, or that too few questions differ for any p below 0.05.
     """
     lower = lower_is_better()
     sentences = []
     for row in table.to_dict("records"):
-        # `ragbench.stats.compare` has one measure and no column of its name
-        measure = row.get("measure")
-        sentence = _verdict(row, less=measure in lower)
+        measure = row["measure"]
+        name = measure
         if measure in lower:
-            sentence = f"{measure} (lower is better): {sentence}"
-        elif measure:
-            sentence = f"{measure}: {sentence}"
-        sentences.append(sentence)
+            name += " (lower is better)"
+        sentences.append(f"{name}: {_verdict(row, less=measure in lower)}")
     return sentences
 
 
@@ -86,6 +116,12 @@ def _verdict(row: Mapping[str, Any], *, less: bool) -> str:
     if row.get("clusters"):
         questions += f" in {row['clusters']} clusters"
     nothing = f"no difference shown between {row['a']} and {row['b']}: {result}"
+    differ = row["wins"] + row["losses"]
+    if not differ:
+        return f"{row['a']} and {row['b']} are equal in all {questions}."
+    if row["smallest p"] >= 0.05:
+        least = f"p is at least {row['smallest p']:.2g}"
+        return f"{nothing}; {differ} of {questions} differ, so {least}."
     if np.isnan(row["detectable"]):
         return f"{nothing}; {questions} were asked."
     return f"{nothing}; {questions} would show one of {row['detectable']:.3f}."

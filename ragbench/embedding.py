@@ -16,6 +16,7 @@ import sqlite3
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from contextvars import ContextVar
 from pathlib import Path
@@ -48,6 +49,9 @@ _QUERY = "query\0"
 
 class _Arrays(Embeddings):
     """LangChain's two methods, by ``embed_array`` and, where queries differ, ``embed_queries``."""
+
+    def embed_array(self, texts: Sequence[str]) -> np.ndarray:
+        raise NotImplementedError
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         return self.embed_array(texts).tolist()
@@ -101,8 +105,11 @@ class MiniLM(_Arrays):
 
     def _outputs(self, texts: Sequence[str], tokens: bool) -> Iterator[tuple[np.ndarray, Any]]:
         _require_texts(texts)
-        model = _minilm(MINILM.folder(), MINILM.version(), tokens)
+        folder = MINILM.folder()
+        intact = _intact(folder, MINILM.version())
+        model = _minilm(folder, MINILM.version(), tokens)
         yield from model.outputs(texts)
+        intact.result()
 
     def seconds_for(self, texts: Sequence[str]) -> float:
         """Say about how long it takes to embed texts."""
@@ -141,6 +148,17 @@ def _minilm(folder: Path, version: str, tokens: bool) -> OnnxModel:
     ``version`` has other weights that come to lie in the folder opened anew.
     """
     return OnnxModel(folder, "model.safetensors", _MAX_TOKENS, tokens=tokens)
+
+
+@functools.lru_cache(maxsize=2)
+def _intact(folder: Path, version: str) -> Future[None]:
+    """Read the weights again, once a process and beside the first embedding: DataError where they
+    are not what was noted of files of this size and time.
+    """
+    pool = ThreadPoolExecutor(1)
+    outcome = pool.submit(MINILM.check_remembered, folder)
+    pool.shutdown(wait=False)
+    return outcome
 
 
 # What to do about a failure, where it is not the same as for a chat model.
@@ -202,7 +220,7 @@ class OllamaEmbedder(_Arrays):
             reply = self._request(embed, self.name, list(texts), truncate=False)
             return list(reply.embeddings)
         except ModelError as error:
-            if error.kind != "truncated":
+            if getattr(error, "kind", "") != "truncated":
                 raise
         text = max(texts, key=len)  # the server does not say which
         raise self._failure(
@@ -309,7 +327,7 @@ class CachedEmbeddings(_Arrays):
 
         A model behind a server is asked for its digest only here.
         """
-        return self._named_id or str(self.embedder.model_id)
+        return self._named_id or str(getattr(self.embedder, "model_id"))  # noqa: B009 - of a class that has one
 
     @functools.cached_property
     def path(self) -> Path:
@@ -484,7 +502,7 @@ def _checked(vectors: Any, n: int, name: str) -> np.ndarray:
         array = np.asarray(vectors, np.float32)
     except (TypeError, ValueError):  # of several lengths, or no numbers
         array = np.empty(0)
-    whole = array.ndim == 2 and len(array) == n and (array.shape[1] or not n)
+    whole = array.ndim == 2 and len(array) == n and (array.size > 0 or not n)
     if not whole or not np.isfinite(np.linalg.norm(array, axis=1)).all():
         raise ModelError(
             f"{name} returned for {n} texts {reprlib.repr(vectors)}",

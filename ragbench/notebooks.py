@@ -20,7 +20,7 @@ from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.paths import packaged_data, project_root, results_dir
 
 # the wheel carries these (pyproject.toml)
-TEMPLATES = ("91_your_experiment.ipynb", "93_score_your_answers.ipynb")
+TEMPLATES = ("91_your_experiment.ipynb", "92_workbench.ipynb", "93_score_your_answers.ipynb")
 # What of the manual a student needs beside her files.
 HELP = ("data.md", "experiment.md", "models.md", "ollama.md", "study.md", "writing.md")
 SERIES = {
@@ -89,13 +89,15 @@ def execute(
     if parameters:
         _insert(book, parameters, path)
     out = out or results_dir("notebooks") / path.name
+    # a kernel that notebooks share stays where it was started
+    folder = path.parent if kernel is None else project_root() / "notebooks"
     client = NotebookClient(
         book,
         km=kernel,
         timeout=timeout_s,
         kernel_name="python3",
         coalesce_streams=True,  # how a print is cut into messages differs from run to run
-        resources={"metadata": {"path": str(path.parent)}},
+        resources={"metadata": {"path": str(folder)}},
         extra_arguments=["--log-level=ERROR"],  # without the kernel's own start-up notes
     )
     failure: Exception | None = None

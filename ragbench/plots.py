@@ -477,7 +477,7 @@ def dots(
     Parameters
     ----------
     at : where the reference line stands: no correlation, chance.
-    filled : boolean column; dots are hollow and grey where it is False.
+    filled : boolean column; dots are hollow where it is False, and grey without ``hue``.
     """
     _need(frame, row, value, hue, panel, filled)
     rows = _unique(frame[row])
@@ -516,7 +516,9 @@ def _draw_dots(
         look = {"label": _label(name), **looks[name]}
         if filled is not None:
             holds = points[filled].astype(bool)
-            hollow = look | {"color": PALETTE[6], "mfc": "white", "label": ""}
+            hollow = look | {"mfc": "white"}
+            if len(looks) == 1:
+                hollow |= {"color": PALETTE[6], "label": ""}
             _draw_points(axis, points[~holds], value, shift, hollow)
             points = points[holds]
         _draw_points(axis, points, value, shift, look)

@@ -81,6 +81,20 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """Why there is no answer or grade.
+
+    ``kind`` is one of `ragbench.llm.KINDS`, or the name of an object's own exception.
+    """
+
+    kind: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """A generated answer. ``generator`` names the model, ``seconds`` is wall-clock time."""
 
@@ -89,6 +103,7 @@ class Answer:
     generator: str
     seconds: float = float("nan")
     meta: Mapping[str, Any] = field(default_factory=dict)
+    failure: Failure | None = None
 
 
 GRADES: Mapping[int, str] = {
@@ -114,6 +129,7 @@ class Grade:
     judge: str
     raw: str = ""
     meta: Mapping[str, Any] = field(default_factory=dict)
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True)
@@ -212,7 +228,7 @@ def questions_of(answers: Sequence[Any], questions: Sequence[Question]) -> list[
     ``question_id``.
     """
     check_records(questions, Question, "questions")
-    by_id = {question.id: question for question in questions}
+    by_id = {as_id(question.id): question for question in questions}
     if len(by_id) != len(questions):
         raise ConfigError(
             f"{len(questions)} questions with {len(by_id)} ids",
@@ -223,7 +239,7 @@ def questions_of(answers: Sequence[Any], questions: Sequence[Question]) -> list[
         check_records(answers, Answer, "answers")
     questions_of_rows = []
     for place, answer in enumerate(answers):
-        name = answer.question_id
+        name = as_id(answer.question_id)
         if name not in by_id:
             raise DataError(
                 f"answer {place} belongs to question {name!r}, not among the {len(by_id)}",

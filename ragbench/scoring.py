@@ -31,9 +31,10 @@ from ragbench.data.tables import is_missing
 from ragbench.errors import ConfigError, DataError, RagbenchError, check_known
 from ragbench.experiment.rows import MANIFEST, ROWS, answers_of, load_rows
 from ragbench.labelling.checkers import ModelChecker
-from ragbench.labelling.claims import extract_claims, ragchecker_calls, ragchecker_labels
+from ragbench.labelling.claims import claim_count, ragchecker_calls, ragchecker_labels
 from ragbench.labelling.grades import PROMPT, grade
-from ragbench.labelling.keypoints import keypoint_verdicts
+from ragbench.labelling.keypoints import extract_keypoints, keypoint_verdicts
+from ragbench.labelling.people import LabelItem, current, load_labels
 from ragbench.labelling.statements import ModelRagas
 from ragbench.llm import Cassette, Plan, ask, chat_model, plan
 from ragbench.llm.endpoints import Endpoint
@@ -107,7 +108,8 @@ def score(
     checker : who checks claims in place of ``labels``: a name or object as for
         `ragbench.labelling.checkers`.
     cassette : file of the model's replies; with one, an interrupted call goes on.
-    options : for `ragbench.llm.ask`: ``concurrency``, ``progress`` ...
+    options : for `ragbench.llm.ask`: ``concurrency``, ``progress`` ...; ``joint=True``: all claims
+        (or RAGAS's statements) of a text in one prompt, see `ragbench.labelling.asking`.
 
     Returns
     -------
@@ -152,7 +154,7 @@ def score(
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
-    own = ("rows", "metrics", "labels", "columns", "checker")
+    own = ("rows", "metrics", "labels", "columns", "checker", "joint")
     of_ask = set(inspect.signature(ask).parameters) - {"model", "prompts", "schema", "ids"}
     check_known("option", options, [*sorted(of_ask), *own])
 
@@ -206,17 +208,22 @@ def _with_numbers(table: pd.DataFrame, numbers: Numbers) -> pd.DataFrame:
         cells = values[name]
         if METRICS[name].names:
             cells = [_number(cell, key) for cell in cells]
-        table[column] = pd.Series(cells, table.index, dtype=float)
+        numbers_of_rows = pd.Series(cells, table.index, dtype=float)
+        if METRICS[name].says_yes_or_no:
+            numbers_of_rows = numbers_of_rows.astype("boolean")
+        table[column] = numbers_of_rows
     columns = list(numbers)
     table["unscored"] = table[columns].isna().sum(axis=1)
-    rows = table.to_dict("records")
-    table["reason"] = [_reason(row, numbers) for row in rows]
+    table["reason"] = ""
+    is_unscored = table["unscored"] > 0
+    rows = table[is_unscored].to_dict("records")
+    table.loc[is_unscored, "reason"] = [_reason(row, numbers) for row in rows]
     return table
 
 
 def _number(cell: Any, key: str) -> float:
     """Return one of the numbers of a metric that has several."""
-    if is_missing(cell):
+    if cell is None or isinstance(cell, float):
         return math.nan
     return cell.get(key, math.nan)
 
@@ -243,6 +250,119 @@ def _in_words(makers: Mapping[str, Any]) -> str:
     return "; ".join(words) or "given"
 
 
+def label_items(
+    rows: Any, *, scale: Mapping[int, str] | None = None, columns: Mapping[str, str] | None = None
+) -> list[LabelItem]:
+    """Make of each row an item for the labelling form: question, true answer, what supports it, and
+    the answer. Nothing says which system wrote it.
+
+    Parameters
+    ----------
+    rows, columns : as for `score`: the folder of a run, a data frame, a list of dicts, a file.
+    scale : grade -> meaning, of a judge's prompt (`ragbench.prompts.prompt_scale`); default the
+        scale in the rows (``judge_scale``), else the thesis's five.
+
+    Returns
+    -------
+    An item per row with an answer; a warning counts the others. Its id is the row's column
+    ``item``, else the question's id and the system. `with_labels` puts the labels back.
+
+    Source: thesis §2.4 (what its judge was shown).
+    """
+    table = _read_rows(rows, columns)
+    missing = [name for name in ("question", "answer") if name not in table]
+    if missing:
+        raise DataError(
+            f"rows without {' and '.join(missing)}",
+            "a question and an answer in each row",
+            f"name yours: columns={{{missing[0]!r}: ...}}",
+        )
+    labels_of_row = np.empty(len(table), dtype=object)
+    for own, places in rows_by_scale(table):
+        chosen = own if scale is None else scale
+        is_of_thesis = chosen == GRADES
+        labels_of_row[places] = {} if is_of_thesis else _as_labels(chosen)
+    named = zip(_item_names(table), labels_of_row, table.to_dict("records"), strict=True)
+    items = [_as_item(*parts) for parts in named if not is_missing(parts[-1]["answer"])]
+    if len(items) < len(table):
+        without = len(table) - len(items)
+        warnings.warn(f"{without} of {len(table)} rows have no answer to label", stacklevel=2)
+    return items
+
+
+def _as_labels(scale: Mapping[int, str]) -> dict[str, str]:
+    return {str(grade): meaning for grade, meaning in scale.items()}
+
+
+def _as_item(name: str, labels: Mapping[str, str], row: Mapping[str, Any]) -> LabelItem:
+    texts = {
+        "Question": _shown(row["question"]),
+        "True answer": _shown(row.get("reference")),
+        "Supporting facts": _shown(row.get("references")),
+    }
+    texts = {heading: text for heading, text in texts.items() if text}
+    texts["Answer to be graded"] = row["answer"] or "(empty)"
+    return LabelItem(name, texts, labels=labels)
+
+
+def _shown(cell: Any) -> str:
+    """Return the text of a cell that may be a list, a text or missing."""
+    if isinstance(cell, list):
+        return "\n".join(map(str, cell))
+    return "" if is_missing(cell) else str(cell)
+
+
+def _item_names(table: pd.DataFrame) -> list[str]:
+    if "item" in table:
+        return table["item"].astype(str).tolist()
+    names = table["question_id"].astype(str)
+    if "system" in table:
+        names = names + "/" + table["system"].astype(str)
+    return names.tolist()
+
+
+def with_labels(
+    rows: Any,
+    labels: str | Path | pd.DataFrame,
+    kind: str = "grade",
+    *,
+    columns: Mapping[str, str] | None = None,
+) -> pd.DataFrame:
+    """Add people's labels to the rows that `label_items` made items of.
+
+    Parameters
+    ----------
+    rows, columns : as for `label_items`.
+    labels : a label file, a folder of them, or what `load_labels` returns.
+    kind : "grade", "rubric" or "preference".
+
+    Returns
+    -------
+    The rows, with a column per question and person, such as ``grade_me`` (numbers; NaN without a
+    label). A warning counts labels of no row; DataError where no label belongs to a row.
+    """
+    table = _read_rows(rows, columns)
+    if not isinstance(labels, pd.DataFrame):
+        labels = load_labels(labels)
+    labels = current(labels, kind)
+    names = pd.Series(_item_names(table), table.index)
+    of_rows = labels["item"].isin(names)
+    if not of_rows.any():
+        raise DataError(
+            f"none of {len(labels)} labels of kind {kind} belongs to a row",
+            f"items such as {names.iloc[0]!r}" if len(names) else "rows",
+            "give the rows that label_items made the items of",
+        )
+    if not of_rows.all():
+        strange = labels.loc[~of_rows, "item"].iloc[0]
+        count = int((~of_rows).sum())
+        warnings.warn(f"{count} labels belong to no row, such as that of {strange!r}", stacklevel=2)
+    for (aspect, person), own in labels.groupby(["aspect", "annotator"], sort=False):
+        given = names.map(own.set_index("item")["label"])
+        table[f"{aspect}_{person}"] = pd.to_numeric(given)
+    return table
+
+
 def plan_score(
     rows: Any,
     metrics: Sequence[str],
@@ -251,11 +371,12 @@ def plan_score(
     cassette: Any = None,
     *,
     checker: Any = None,
+    concurrency: int | None = None,
 ) -> Plan:
-    """Say what `score` will ask a chat model at most: calls and hours. Parameters are as there."""
+    """Say about what `score` will ask a chat model: calls and hours. Parameters are as there."""
     table, numbers, _ = _prepare(rows, metrics, columns, labels)
     to_make = _labels_to_make(numbers, _existing_columns(table))
-    source = _source(labels, checker, cassette, {})
+    source = _source(labels, checker, cassette, {"concurrency": concurrency})
     return _plan(table, to_make, source, cassette)
 
 
@@ -461,14 +582,18 @@ def _values(name: str, table: pd.DataFrame) -> pd.Series:
 
 def _computed(metric: Metric, table: pd.DataFrame) -> pd.Series:
     needs = list(metric.needs)
-    complete = _complete(table, needs)[needs]
+    complete = _complete(table, needs)
+    cells = complete[needs]
+    for setting, default in metric.settings.items():
+        column = complete.get(setting, pd.Series(default, complete.index))
+        cells = cells.assign(**{setting: column.where(column.notna(), default)})
     if metric.all_rows:
-        columns = [complete[need].tolist() for need in needs]
+        columns = [cells[need].tolist() for need in cells]
         values = list(_value(metric, "all rows", columns))
     else:
         names = table.loc[complete.index, "question_id"]
-        rows = zip(names, complete.itertuples(index=False), strict=True)
-        values = [_value(metric, f"question {name!r}", cells) for name, cells in rows]
+        rows = zip(names, cells.itertuples(index=False), strict=True)
+        values = [_value(metric, f"question {name!r}", row) for name, row in rows]
     column = pd.Series(values, complete.index, dtype=object)
     return column.reindex(table.index)
 
@@ -480,7 +605,7 @@ def _value(metric: Metric, where: str, cells: Iterable[Any]) -> Any:
     except RagbenchError as error:
         raise type(error)(f"{where}: {error.got}", error.expected, error.do) from None
     except Exception as error:
-        shown = dict(zip(metric.needs, cells, strict=True))
+        shown = dict(zip((*metric.needs, *metric.settings), cells, strict=True))
         raise DataError(
             f"{where}: no number of {shown!r:.200} ({type(error).__name__}: {error})",
             "cells as docs/metrics.md says, and a function that takes them",
@@ -491,7 +616,7 @@ def _value(metric: Metric, where: str, cells: Iterable[Any]) -> Any:
 def _reason(row: Mapping[str, Any], numbers: Numbers) -> str:
     columns: dict[str, list[str]] = defaultdict(list)  # by the reason
     for column, (name, _) in numbers.items():
-        if math.isnan(row[column]):
+        if is_missing(row[column]):
             why = _why(row, name)
             columns[why].append(column)
     parts = [f"{why}: {', '.join(names)}" for why, names in columns.items()]
@@ -591,12 +716,19 @@ def _plan(
     for label in to_make:
         if count := LABELS[label].calls:
             calls += Counter(count(_complete_rows(label, table)))
+    notes = ()
+    if one_by_one := calls["claim check"]:
+        results = _results(_complete_rows("claim_labels", table))
+        jointly = ragchecker_calls(results, joint=True)["claim check"]
+        words = f"claim check: {one_by_one:,} calls with a claim a prompt, {jointly:,} with all "
+        notes = (f"{words}claims of a text in one (joint=True)",)
     checks = 0  # that a checker makes in place of the model
     if source.checker is not None:
         checks = calls.pop("claim check", 0)
-    planned = Plan()
+    planned = Plan((), notes)
     if calls:
-        planned = plan(calls, source.model, cassette)
+        at_once = source.options.get("concurrency")
+        planned += plan(calls, source.model, cassette, concurrency=at_once)
     if checks and isinstance(source.checker, ModelChecker):
         planned += plan({"claim check": checks}, source.checker.model, cassette)
     return planned
@@ -637,10 +769,9 @@ def _claim_labels(rows: pd.DataFrame, source: _LabelSource, cassette: Any) -> Se
 
 
 def _keypoints(rows: pd.DataFrame, source: _LabelSource, cassette: Any) -> Sequence[Any]:
-    """The claims of the true answer, where nobody wrote key points."""
-    texts = rows["reference"].tolist()
-    options = {"questions": rows["question"].tolist(), "cassette": cassette, **source.options}
-    return extract_claims(source.model, texts, **options)
+    """The key points of the true answer, where the rows have none."""
+    texts = (rows["question"].tolist(), rows["reference"].tolist())
+    return extract_keypoints(source.model, *texts, cassette=cassette, **source.options)
 
 
 def _keypoint_verdicts(rows: pd.DataFrame, source: _LabelSource, cassette: Any) -> Sequence[Any]:
@@ -669,13 +800,14 @@ def grade_label(prompt: Prompt = PROMPT) -> LabelMethod:
             questions.append(Question(name, row.question, row.reference, references))
             answers.append(Answer(name, row.answer, ""))
         options = {"prompt": prompt, "cassette": cassette, **source.options}
+        options.pop("joint", None)  # of claims
         grades = grade(source.model, questions, answers, **options)
         return [graded.value for graded in grades]
 
     return LabelMethod(
         ("question", "answer", "reference", "references"),
         make,
-        lambda rows: {"grading": len(rows)},
+        lambda rows: {"grading": len(_different(rows, "question", "answer", "reference"))},
     )
 
 
@@ -701,19 +833,32 @@ def _ragas(rows: pd.DataFrame, source: _LabelSource, cassette: Any) -> list[Any]
     return cells.to_dict("records")
 
 
-_PER_TEXT = 10  # claims, key points or statements of a text that is not taken apart yet
+_KEYPOINTS = 4  # of a true answer whose key points are not known yet: three to five
 
 
 def _keypoint_count(rows: pd.DataFrame) -> int:
+    different = _different(rows, "question", "answer", "reference" if "reference" in rows else "")
     if "keypoints" not in rows:
-        return _PER_TEXT * len(rows)
-    counts = rows["keypoints"].map(len)
-    return int(counts.sum())
+        return _KEYPOINTS * len(different)
+    return int(different["keypoints"].map(len).sum())
 
 
 def _ragas_calls(rows: pd.DataFrame) -> dict[str, int]:
-    calls = dict.fromkeys(("statements", "questions", "sentences"), len(rows))
-    return {**calls, "verdicts": _PER_TEXT * len(rows)}
+    """Count RAGAS's calls: equal prompts once, none for an empty text."""
+    answered = rows[rows["answer"].ne("")]
+    with_context = rows[rows["context"].ne("")]
+    checked = _different(answered[answered["context"].ne("")], "question", "answer", "context")
+    return {
+        "statements": len(_different(answered, "question", "answer")),
+        "questions": len(_different(answered, "answer")),
+        "sentences": len(_different(with_context, "question", "context")),
+        "verdicts": int(checked["answer"].map(claim_count).sum()),
+    }
+
+
+def _different(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """Return the first of the rows that are equal in these columns, as equal prompts are."""
+    return rows.drop_duplicates(list(filter(None, columns)))
 
 
 LABELS: dict[str, LabelMethod] = {
@@ -723,9 +868,9 @@ LABELS: dict[str, LabelMethod] = {
         lambda rows: ragchecker_calls(_results(rows)),
     ),
     "keypoints": LabelMethod(
-        ("reference",),
+        ("question", "reference"),
         _keypoints,
-        lambda rows: {"claims": len(rows)},
+        lambda rows: {"key points": len(_different(rows, "question", "reference"))},
     ),
     "keypoint_verdicts": LabelMethod(
         ("question", "answer", "keypoints"),

@@ -52,6 +52,17 @@ class Weights:
         """Return the sha256 of each file in a folder."""
         return {file: sha256_of(folder / file, remembered=True) for file in self.published}
 
+    def check_remembered(self, folder: Path) -> None:
+        """Raise DataError where a file is not what is remembered of one of its size and time."""
+        for file, remembered in self.digests(folder).items():
+            now = sha256_of(folder / file)
+            if now != remembered:
+                raise DataError(
+                    f"{folder / file} was changed: sha256 {now[:12]}",
+                    f"{remembered[:12]}, as it was when it was first read",
+                    f"delete the file and install it again: {self._get}",
+                )
+
     def verified(self) -> Path:
         """Return the folder of the files; DataError where one is not the published one."""
         folder = self.folder()

@@ -24,18 +24,21 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ragbench import recordings
 from ragbench.data import load_minihop
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText
-from ragbench.data.relevance import document_clusters
 from ragbench.experiment.rows import answers_of
+from ragbench.stats.clusters import document_clusters
 from ragbench.text.sentences import split_sentences
+
+sys.path.append(str(Path(__file__).parents[1] / "notebooks"))
+import recorded
 
 SECOND = 150
 # letter of the ids, seeds of the order and of the second pass, size of the second pass
@@ -87,16 +90,14 @@ def distinct_answers(rows: pd.DataFrame) -> pd.DataFrame:
 def rows_of(name: str) -> pd.DataFrame:
     """Return the replayed rows whose answers are labelled."""
     if name == "evidence":
-        return recordings.evidence_rows()
+        return recorded.evidence_rows()
     if name == "probes":
-        return pd.concat(
-            [recordings.rows(model, "probes") for model in ANSWERED], ignore_index=True
-        )
+        return pd.concat([recorded.rows(model, "probes") for model in ANSWERED], ignore_index=True)
     if name in _AT_N:
         recording, grid, n = _AT_N[name]
-        answered = recordings.rows(recording, grid)
+        answered = recorded.rows(recording, grid)
         return answered[answered["N"].eq(n)]
-    return recordings.rows("smollm2", "budgets")
+    return recorded.rows("smollm2", "budgets")
 
 
 def shuffled(
@@ -137,7 +138,7 @@ def to_check(name: str) -> list[RagResult]:
     read.
     """
     recording, grid, n, _, axis = CLAIMS[name]
-    rows = recordings.rows(recording, grid)
+    rows = recorded.rows(recording, grid)
     first = list(dict.fromkeys(rows["question_id"]))[:CHECKED]
     wanted = rows["question_id"].isin(first) & rows["retriever"].isin(SYSTEMS) & rows["N"].eq(n)
     results = []
@@ -220,7 +221,7 @@ def write_claims(folder: Path, name: str) -> None:
     write_lines(folder / "second_pass.jsonl", second_sheets(sheets, seed))
     key = json.dumps(RagResults(tuple(results)).to_dict(), indent=2)
     (folder / "key.json").write_text(key, encoding="utf-8")
-    about = recordings.manifest(recording)
+    about = recorded.manifest(recording)
     counted = f"{len(sheets)} questions, {len(results)} answers"
     print(f"Frame closed: {about['model']}, replies {about['file']['sha256']}, {counted}.")
 
@@ -245,7 +246,7 @@ def main() -> None:
         return write_claims(given.folder, given.recording)
     rows = rows_of(given.recording)
     written = set(rows["model"])
-    names = [name for name in ANSWERED if recordings.manifest(name)["model"] in written]
+    names = [name for name in ANSWERED if recorded.manifest(name)["model"] in written]
     chosen = census(rows, given.recording)
     write = {
         "items": blind(chosen),
@@ -259,7 +260,7 @@ def main() -> None:
     clusters = {known.get(name, name) for name in ids}
     counted = f"{len(ids)} questions, {len(clusters)} clusters, {len(chosen)} items"
     files = "; ".join(
-        f"{m['model']}, replies {m['file']['sha256']}" for m in map(recordings.manifest, names)
+        f"{m['model']}, replies {m['file']['sha256']}" for m in map(recorded.manifest, names)
     )
     print(f"Frame closed: {files}, {counted}, all labelled.")
 

@@ -30,8 +30,10 @@ from ragbench.llm.reply import Usage
 from ragbench.metrics.nuggets import SUPPORT
 from ragbench.paths import packaged_data, shared_data
 from ragbench.prompts import fill_prompt, load_prompt
-from ragbench.recordings import RECORDINGS
 from ragbench.text.sentences import split_sentences
+
+sys.path.append(str(Path(__file__).parents[1] / "notebooks"))
+from recorded import RECORDINGS
 
 NUGGET = "nugget_assignment"
 PAIR = "steps_gpt_ranking_faithfulness"

@@ -1,5 +1,5 @@
-"""Record RAGEval's pipeline by a model: a set of one domain from two short texts of ours, for
-notebook 40.
+"""Record RAGEval's pipeline by a model: notebook 40 run live, a set of one domain from two short
+texts of ours.
 
     python scripts/record_rageval_set.py FILE             # asks; run again to go on
     python scripts/record_rageval_set.py FILE --ship 10   # writes a set of so many documents
@@ -10,26 +10,31 @@ and `rageval_set.json`, the manifest: who was asked what, with the hashes of the
 
 import argparse
 import json
+import sys
 from importlib import metadata
 from pathlib import Path
 
-from ship_recording import NotingCassette, file_facts
+from ship_recording import file_facts
 
 import ragbench
-from ragbench import data
-from ragbench.datagen import GeneratedSet, generate_set
+from ragbench import notebooks
 from ragbench.llm import Cassette
 from ragbench.llm.endpoints import Endpoint
 from ragbench.paths import packaged_data
 from ragbench.prompts import prompt_hash
-from ragbench.recordings import RECORDINGS
+
+sys.path.append(str(Path(__file__).parents[1] / "notebooks"))
+from recorded import RECORDINGS
 
 NAME = "rageval_set"
-DOMAIN = "finance"
 DOCUMENTS = 10
-KINDS = ("factual", "numerical comparison", "unanswerable")  # one of each group of Table 6
 STEPS = ("schema", "configuration", "document", "question", "references", "refine", "keypoints")
 OPTIONS = {"num_ctx": 4096, "num_predict": 640}
+ABOUT = {
+    "recording": NAME,
+    "domain": "finance",
+    "kinds": ("factual", "numerical comparison", "unanswerable"),  # one of each group of Table 6
+}
 SUMS = {  # over the replies, in the manifest
     "replies": "count(*)",
     "prompt_tokens": "sum(json_extract(answer, '$.usage.prompt_tokens'))",
@@ -40,35 +45,21 @@ SUMS = {  # over the replies, in the manifest
 }
 
 
-def make(documents: int, cassette: Cassette) -> GeneratedSet:
-    """Make the set with so many documents, one call at a time."""
-    seeds = [
-        seed.text for seed in data.load_documents(packaged_data("recordings", "rageval_seeds"))
-    ]
-    model = RECORDINGS["qwen"].chat_model(**OPTIONS)
-    return generate_set(
-        model, DOMAIN, seeds, documents, KINDS, cassette=cassette, concurrency=1, progress=False
-    )
-
-
-def record(file: Path) -> None:
-    """Ask for two documents, then for two more, so that what is recorded is whole as soon as can
-    be.
-    """
-    with Cassette(file) as cassette:
-        for documents in range(2, DOCUMENTS + 1, 2):
-            print(make(documents, cassette), flush=True)
+def record(file: Path, documents: int) -> None:
+    """Run notebook 40 with so many documents; its replies go to the file."""
+    (book,) = (path for path in notebooks.find() if path.stem.startswith("40_"))
+    parameters = {"CASSETTE": str(file.resolve()), "DOCUMENTS": documents}
+    print(notebooks.execute(book, parameters, timeout_s=10**6))
 
 
 def ship(file: Path, documents: int) -> None:
     """Write the replies behind a set of so many documents, and their manifest."""
+    record(file, documents)
     folder = packaged_data("recordings")
     shipped = folder / f"{NAME}.jsonl.gz"
-    with NotingCassette(file) as cassette:
-        print(make(documents, cassette))
-        cassette.export(shipped, cassette.asked)
-    about = {"recording": NAME, "domain": DOMAIN, "documents": documents, "kinds": KINDS}
-    about |= _model() | file_facts(shipped, SUMS)
+    with Cassette(file) as cassette:
+        cassette.export(shipped)
+    about = ABOUT | {"documents": documents} | _model() | file_facts(shipped, SUMS)
     (folder / f"{NAME}.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
 
@@ -100,4 +91,6 @@ if __name__ == "__main__":
     if arguments.ship:
         ship(arguments.file, arguments.ship)
     else:
-        record(arguments.file)
+        # two documents, then two more, so that what is recorded is whole as soon as can be
+        for n_documents in range(2, DOCUMENTS + 1, 2):
+            record(arguments.file, n_documents)

@@ -1,15 +1,18 @@
 """Record Qwen's answers to HotpotQA as docs/preregistration/hotpotqa.md plans, and ship them without the
 contexts.
 
-    python scripts/ship_hotpotqa.py FOLDER   # FOLDER has cassettes: nothing is asked twice
+    python scripts/ship_hotpotqa.py FOLDER            # FOLDER has cassettes: nothing is asked twice
+    python scripts/ship_hotpotqa.py FOLDER --filled   # as docs/preregistration/hotpotqa_filled.md plans
 
 Needs HotpotQA (`ragbench data fetch hotpotqa`). Writes questions.jsonl, answers.jsonl.gz and
 answers.json in data/hotpotqa/. ``FOLDER/hotpotqa_grades.sqlite``, where there is one, has Qwen's
-grades of the answers.
+grades of the answers. With ``--filled``: filled.jsonl.gz and filled.json, the questions that are
+whole; ``--ask`` asks for the others first, one after the other, and can be stopped and started.
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import sys
@@ -19,19 +22,26 @@ from typing import Any
 
 import pandas as pd
 
-from ragbench import Answer, grade, recordings
+from ragbench import Answer, grade
 from ragbench.chunking import semantic_chunks
 from ragbench.data import load_hotpotqa
-from ragbench.data.relevance import document_clusters
 from ragbench.experiment import Experiment
-from ragbench.llm import Cassette
+from ragbench.llm import CallError, Cassette
 from ragbench.llm.endpoints import Endpoint
+from ragbench.metrics.lexical import contained
 from ragbench.papers import thesis
 from ragbench.paths import project_root
 from ragbench.prompts import prompt_hash
 from ragbench.records import Dataset
+from ragbench.stats.clusters import document_clusters
+
+sys.path.append(str(Path(__file__).parents[1] / "notebooks"))
+import recorded
 
 ASKED = 200  # questions
+FILLED = 100  # of them, in the arm whose text fills N
+FILLED_N = (100, 300, 500, 1000)
+FILLED_K = 40  # chunks that BM25 keeps there
 MACHINE = (
     "one NVIDIA H200, prompts in batches; the 4-bit weights as bfloat16; llama.cpp may "
     "differ in a letter"
@@ -53,7 +63,7 @@ COLUMNS = [
 def asked_questions() -> Dataset:
     """Return HotpotQA with the first questions of the random order; the corpus stays whole."""
     data = load_hotpotqa()
-    return replace(data, questions=tuple(data.shuffled(recordings.ORDER_SEED)[:ASKED]))
+    return replace(data, questions=tuple(data.shuffled(recorded.ORDER_SEED)[:ASKED]))
 
 
 def record(data: Dataset, folder: Path) -> pd.DataFrame:
@@ -68,7 +78,7 @@ def record(data: Dataset, folder: Path) -> pd.DataFrame:
             retriever={name: build[name] for name in names},
             k={name: thesis.TOP_K[name] for name in names},
             N=budgets,
-            generator={"qwen": recordings.RECORDINGS["qwen"].chat_model()},
+            generator={"qwen": recorded.RECORDINGS["qwen"].chat_model()},
             match="exact",
             cassette=Cassette(folder / f"hotpotqa_{run}.sqlite"),
             folder=folder / run,
@@ -87,7 +97,7 @@ def with_model_grades(
     distinct = rows.drop_duplicates(["question_id", "answer"])
     answers = [Answer(row.question_id, row.answer, "") for row in distinct.itertuples()]
     with Cassette(file, mode) as cassette:
-        model = recordings.RECORDINGS["qwen"].chat_model()
+        model = recorded.RECORDINGS["qwen"].chat_model()
         grades = [
             one.value
             for one in grade(model, data.questions, answers, cassette=cassette, on_miss="reply")
@@ -111,24 +121,74 @@ def ship(rows: pd.DataFrame, data: Dataset, folder: Path) -> None:
     ]
     write_lines(folder / "questions.jsonl", questions)
     true = {q.id: q.answer for q in data.questions}
-    for name, metric in recordings.STRING_METRICS.items():
+    for name, metric in recorded.STRING_METRICS.items():
         rows[name] = [metric(row.answer, true[row.question_id]) for row in rows.itertuples()]
-    shipped = rows[[*COLUMNS, *recordings.STRING_METRICS, "model_grade"]]
-    with (
-        open(folder / "answers.jsonl.gz", "wb") as file,
-        gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
-    ):
-        packed.write(
-            shipped.to_json(
-                orient="records", lines=True, force_ascii=False, double_precision=10
-            ).encode()
-        )
+    shipped = rows[[*COLUMNS, *recorded.STRING_METRICS, "model_grade"]]
+    write_packed(folder / "answers.jsonl.gz", shipped)
     (folder / "answers.json").write_text(json.dumps(about(), indent=1) + "\n", encoding="utf-8")
+
+
+def filled(data: Dataset, folder: Path, ask: bool) -> pd.DataFrame:
+    """Return the rows of the filled arm, of the first questions that are whole."""
+    chunks = semantic_chunks(data.documents)
+    bm25 = thesis.retrievers()["BM25"](chunks)
+    mode = "record" if ask else "replay"
+    parts = []
+    with Cassette(folder / "hotpotqa_filled.sqlite", mode) as cassette:
+        for question in data.questions[:FILLED]:
+            experiment = Experiment(
+                "hotpotqa-filled",
+                data={"hotpotqa": replace(data, questions=(question,))},
+                chunker={"semantic": lambda _: chunks},
+                retriever={"BM25": lambda _: bm25},
+                k=FILLED_K,
+                N=FILLED_N,
+                generator={"qwen": recorded.RECORDINGS["qwen"].chat_model()},
+                match="exact",
+                concurrency=1,
+                cassette=cassette,
+                folder=folder / "filled",
+            )
+            try:
+                parts.append(experiment.run(progress=False))
+            except CallError:
+                if ask:
+                    raise
+                break  # the first question that is not whole
+    rows = pd.concat(parts, ignore_index=True)
+    true = {q.id: q.answer for q in data.questions}
+    rows["in_text"] = [contained(row.context, true[row.question_id]) for row in rows.itertuples()]
+    return rows
+
+
+def ship_filled(rows: pd.DataFrame, data: Dataset, folder: Path) -> None:
+    """Write filled.jsonl.gz and filled.json."""
+    true = {q.id: q.answer for q in data.questions}
+    for name, metric in recorded.STRING_METRICS.items():
+        rows[name] = [metric(row.answer, true[row.question_id]) for row in rows.itertuples()]
+    columns = [*COLUMNS, "context_tokens", "in_text", *recorded.STRING_METRICS]
+    write_packed(folder / "filled.jsonl.gz", rows[columns].drop(columns="seconds"))
+    facts = about() | {
+        "questions": int(rows["question_id"].nunique()),
+        "planned": FILLED,
+        "k": FILLED_K,
+        "N": FILLED_N,
+        "machine": "llama.cpp on a processor, one thread, prompt cache on",
+    }
+    text = json.dumps(facts, indent=1) + "\n"
+    (folder / "filled.json").write_text(text, encoding="utf-8")
+
+
+def write_packed(path: Path, rows: pd.DataFrame) -> None:
+    """Write rows as packed JSON lines, the same bytes each time."""
+    lines = rows.to_json(orient="records", lines=True, force_ascii=False, double_precision=10)
+    with open(path, "wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+        packed.write(lines.encode())
 
 
 def about() -> dict[str, Any]:
     """Return what the answers depend on besides the questions."""
-    driver = Endpoint.of(recordings.RECORDINGS["qwen"].chat_model())
+    driver = Endpoint.of(recorded.RECORDINGS["qwen"].chat_model())
     prompts = (
         "thesis_with_documents",
         "thesis_query_only",
@@ -140,7 +200,7 @@ def about() -> dict[str, Any]:
         "digest": driver.pinned_digest,
         "options": driver.options,
         "prompts": {name: prompt_hash(name) for name in prompts},
-        "order_seed": recordings.ORDER_SEED,
+        "order_seed": recorded.ORDER_SEED,
         "questions": ASKED,
         "machine": MACHINE,
     }
@@ -154,8 +214,21 @@ def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
     )
 
 
-if __name__ == "__main__":
-    source = Path(sys.argv[1])
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="of the cassettes")
+    parser.add_argument("--filled", action="store_true", help="the arm whose text fills N")
+    parser.add_argument("--ask", action="store_true", help="of the filled arm what is not recorded")
+    options = parser.parse_args()
     asked = asked_questions()
-    answered = with_model_grades(record(asked, source), asked, source / "hotpotqa_grades.sqlite")
-    ship(answered, asked, project_root() / "data" / "hotpotqa")
+    target = project_root() / "data" / "hotpotqa"
+    if options.filled:
+        ship_filled(filled(asked, options.folder, options.ask), asked, target)
+        return
+    rows = record(asked, options.folder)
+    graded = with_model_grades(rows, asked, options.folder / "hotpotqa_grades.sqlite")
+    ship(graded, asked, target)
+
+
+if __name__ == "__main__":
+    main()

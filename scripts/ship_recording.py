@@ -1,4 +1,4 @@
-"""Record what `ragbench.recordings` plans, and ship it: replies and manifest in data/recordings/,
+"""Record what `notebooks/recorded.py` plans, and ship it: replies and manifest in data/recordings/,
 checked.
 
     python scripts/ship_recording.py smollm2 --record   # asks the model; run again to go on
@@ -24,7 +24,6 @@ from typing import Any
 import pandas as pd
 
 import ragbench
-from ragbench import recordings
 from ragbench.errors import DataError, ModelError, check_known
 from ragbench.generation import PROMPTS
 from ragbench.llm import Cassette
@@ -32,6 +31,9 @@ from ragbench.llm.cassette import canonical
 from ragbench.llm.endpoints import Endpoint
 from ragbench.paths import project_root, results_dir
 from ragbench.prompts import prompt_hash
+
+sys.path.append(str(Path(__file__).parents[1] / "notebooks"))
+import recorded
 
 
 class NotingCassette(Cassette):
@@ -55,27 +57,27 @@ def _look_up(
     """
     with tempfile.TemporaryDirectory() as folder, NotingCassette(path) as cassette:
         options = {"on_miss": "reply"}
-        grid_run = recordings.grid_experiment(
+        grid_run = recorded.grid_experiment(
             name, grid, questions, cassette=cassette, folder=folder, options=options
         )
         rows = grid_run.run(progress=False)
     # A reply without a derived question fails its row, and is a reply all the same.
-    recorded = rows["status"].eq("ok") | rows["error_kind"].eq(ModelError.__name__)
-    return rows.assign(recorded=recorded), cassette.asked
+    has_reply = rows["status"].eq("ok") | rows["error_kind"].eq(ModelError.__name__)
+    return rows.assign(recorded=has_reply), cassette.asked
 
 
 def working_file(name: str) -> Path:
     """Return the cassette on which a recording grows: ``data/results/recordings/NAME.sqlite``."""
-    return results_dir(recordings.FOLDER) / f"{name}.sqlite"
+    return results_dir(recorded.FOLDER) / f"{name}.sqlite"
 
 
 def record(name: str) -> Path:
     """Ask the model what its grids plan, and return the cassette."""
-    check_known("recording", [name], recordings.RECORDINGS)
+    check_known("recording", [name], recorded.RECORDINGS)
     cassette = working_file(name)
-    for grid in recordings.RECORDINGS[name].grids:
-        folder = results_dir(recordings.FOLDER, f"{name}-{grid}")
-        recordings.grid_experiment(name, grid, folder=folder, cassette=cassette).run()
+    for grid in recorded.RECORDINGS[name].grids:
+        folder = results_dir(recorded.FOLDER, f"{name}-{grid}")
+        recorded.grid_experiment(name, grid, folder=folder, cassette=cassette).run()
     return working_file(name)
 
 
@@ -89,14 +91,12 @@ def ship(
     disturbed. ``folder``: to write to; default ``data/recordings``.
     """
     path = Path(cassette or working_file(name))
-    folder = folder or project_root() / "data" / recordings.FOLDER
+    folder = folder or project_root() / "data" / recorded.FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     grids = {}
     keys = set()
-    before = (
-        recordings.manifest(name, folder)["grids"] if (folder / f"{name}.json").exists() else {}
-    )
-    for grid in recordings.RECORDINGS[name].grids:
+    before = recorded.manifest(name, folder)["grids"] if (folder / f"{name}.json").exists() else {}
+    for grid in recorded.RECORDINGS[name].grids:
         answers, _ = _look_up(name, grid, path)
         whole = answers.groupby("question_id", sort=False)["recorded"].all()
         # Up to the first that is not whole: which questions are shipped must not hang on what was
@@ -108,7 +108,7 @@ def ship(
         if covered:
             keys |= _look_up(name, grid, path, covered)[1]
         grids[grid] = {
-            "planned": recordings.GRIDS[grid].questions,
+            "planned": recorded.GRIDS[grid].questions,
             "covered": len(covered),
             "questions": covered,
         }
@@ -119,8 +119,8 @@ def ship(
             "record on, then export",
         )
     file = folder / f"{name}.jsonl.gz"
-    with Cassette(path, "replay") as recorded:
-        recorded.export(file, keys)
+    with Cassette(path, "replay") as replies:
+        replies.export(file, keys)
     about = json.dumps(_about(name, file) | {"grids": grids}, indent=1, ensure_ascii=False)
     (folder / f"{name}.json").write_text(about + "\n", encoding="utf-8")
     return file
@@ -151,7 +151,7 @@ def _about(name: str, file: Path) -> dict[str, Any]:
         "recording": name,
         **_asked_of(name),
         "licence": {
-            "weights": recordings.RECORDINGS[name].licence,
+            "weights": recorded.RECORDINGS[name].licence,
             "texts in the prompts": "CC BY 4.0 (MiniHop)",
         },
         "versions": {"ragbench": ragbench.__version__}
@@ -165,17 +165,17 @@ def _asked_of(name: str) -> dict[str, Any]:
     """Return what replies depend on besides the questions: a manifest says it, and `verify`
     compares.
     """
-    recording = recordings.RECORDINGS[name]
+    recording = recorded.RECORDINGS[name]
     driver = Endpoint.of(recording.chat_model())
     prompts = {
         prompt
         for grid in recording.grids
-        for prompt in (recordings.GRIDS[grid].prompts or PROMPTS).values()
+        for prompt in (recorded.GRIDS[grid].prompts or PROMPTS).values()
     }
     who = {"model": driver.model, "digest": driver.pinned_digest, "options": driver.options}
     return who | {
         "prompts": {prompt: prompt_hash(prompt) for prompt in sorted(prompts)},
-        "order_seed": recordings.ORDER_SEED,
+        "order_seed": recorded.ORDER_SEED,
     }
 
 
@@ -185,13 +185,13 @@ def verify(name: str, folder: Path | None = None) -> list[str]:
     Faults are damaged rows, prompts without a reply, replies that no prompt asks for, and a model,
     digest, option or prompt file that is another now.
     """
-    about = recordings.manifest(name, folder)
+    about = recorded.manifest(name, folder)
     problems = [
         f"{key}: the manifest says {canonical(about[key])}, now it is {canonical(value)}"
         for key, value in _asked_of(name).items()
         if canonical(about[key]) != canonical(value)
     ]
-    with recordings.replay(name, folder) as cassette:
+    with recorded.replay(name, folder) as cassette:
         problems += cassette.verify()
         stale = dict(cassette.rows("SELECT key, prompt_id FROM replies ORDER BY key"))
         problems += [
@@ -223,9 +223,9 @@ def verify(name: str, folder: Path | None = None) -> list[str]:
 
 
 if __name__ == "__main__":
-    recorded, *only = sys.argv[1:]
+    name, *only = sys.argv[1:]
     if only == ["--record"]:
-        sys.exit(print(record(recorded)))
+        sys.exit(print(record(name)))
     if only != ["--verify"]:
-        print(ship(recorded))
-    sys.exit("\n".join(verify(recorded)) or None)
+        print(ship(name))
+    sys.exit("\n".join(verify(name)) or None)

@@ -82,6 +82,20 @@ def at_call(number, act):
     return reply
 
 
+def dies_at(number, server):
+    """Return a fault by which a server stops when that many calls have come: it answers none from
+    there on, however fast the client is.
+    """
+    seen = itertools.count(1)
+
+    def fault(prompt, before):
+        if next(seen) >= number:
+            server.die()
+            return Fault("no_bytes", 10)
+
+    return fault
+
+
 def press_ctrl_c():
     os.kill(os.getpid(), signal.SIGINT)
 
@@ -131,8 +145,8 @@ class FakeOllama:
     counted : what ``/v1/chat/completions`` counts, where it is not the prompt's tokens.
     remote_host : where its models really run, as a name for a model of the cloud says.
     window : of a loaded model, where it is not num_ctx.
-    modelfile, template : the parameters and the chat template of each model, as ``/api/show`` says
-        them.
+    modelfile, template, system, parent_model : the parameters, the chat template and the system
+        text of each model, and what it was made of, as ``/api/show`` says them.
     openai_schema : the one form of ``response_format`` that ``/v1/chat/completions`` takes; others
         get the 500 that llama.cpp's Python server gives.
     tls : with a certificate, for https.
@@ -151,6 +165,8 @@ class FakeOllama:
     version: str = "0.24.0"
     modelfile: str = ""
     template: str = ""
+    system: str = ""
+    parent_model: str = ""
     window: int | None = None
     thinks: bool = True
     remote_host: str = ""
@@ -201,6 +217,10 @@ class FakeOllama:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(10)
+
+    def die(self):
+        """Stop, from within a call."""
+        self._stop.set()
 
     def wait_for_quiet(self, seconds=30):
         """Wait until every client is gone: no call of theirs can arrive after that."""
@@ -283,6 +303,8 @@ class FakeOllama:
         return 200, {
             "parameters": self.modelfile,
             "template": self.template,
+            "system": self.system,
+            "details": {"family": "llama", "parent_model": self.parent_model},
             "model_info": {"llama.context_length": self.context_length},
             "capabilities": ["embedding" if embeds else "completion"],
         }

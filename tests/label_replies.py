@@ -26,6 +26,9 @@ def judge(prompt):
     if "take a text apart" in prompt or "simple statements" in prompt:
         text = between(prompt, "Text:\n" if "Text:\n" in prompt else "Answer:\n", "\n\nReply")
         return {"claims": [part.strip() for part in text.split(";") if part.strip()]}
+    if "take the key points" in prompt:
+        points = prompt.rsplit("\nAnswer: ", 1)[1].split("; ")
+        return {"keypoints": (points * 3)[: max(3, len(points))]}
     if "Reference text:\n" in prompt:
         text = between(prompt, "Reference text:\n", "\n\nEach claim")
         return {"labels": [truth(claim, text) for claim in numbered(prompt, "claims to check:")]}

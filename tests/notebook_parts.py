@@ -38,7 +38,7 @@ def parts(number):
         )
 
     body = [node for node in ast.parse(source).body if isinstance(node, kept) or constant(node)]
-    names = {}
+    names = {"__name__": "notebook"}
     exec(compile(ast.Module(body, []), str(path), "exec"), names)
     return SimpleNamespace(**names)
 
@@ -48,7 +48,7 @@ def run_up_to(number, words, **values):
     of its parameters; return its names.
     """
     (path,) = (path for path in find() if path.stem.startswith(f"{number}_"))
-    names = {}
+    names = {"__name__": "notebook"}
     for cell in nbformat.read(path, 4).cells:
         if cell.cell_type != "code":
             continue

@@ -13,13 +13,11 @@ import pandas as pd
 import pytest
 from experiment_parts import Named, experiment, write_lines
 from fake_ollama import FakeOllama, Fault
-from generated_parts import CONFIGURATIONS, DOCUMENTS, FACTUAL, LOST, SCHEMA
 from label_replies import reply
 
 import ragbench
-from ragbench import cli, datagen, doctor, papers
-from ragbench.datagen import GeneratedSet, Rejected
-from ragbench.paths import packaged_data
+from ragbench import cli, doctor, papers
+from ragbench.paths import packaged_data, project_root, results_dir
 from ragbench.widgets import ClaimInspector
 
 
@@ -78,25 +76,6 @@ def test_doctor_asks_a_model_with_its_options(command, fake, monkeypatch):
     assert "NO  model" in command(*model, "--options", "host=127.0.0.1:9", status=1)
 
 
-def test_data_generate_writes_what_passed_and_says_what_was_rejected(
-    command, monkeypatch, tmp_path
-):
-    generated = GeneratedSet(
-        SCHEMA, CONFIGURATIONS, DOCUMENTS, (FACTUAL, LOST), (Rejected("x", "check", "why"),)
-    )
-    monkeypatch.setattr(datagen, "generate_set", lambda *_, **__: generated)
-    seeds = tmp_path / "seeds.txt"
-    seeds.write_text("A dairy made cheese.")
-    out = tmp_path / "made"
-    options = [seeds, "--domain", "finance", "--model", "ollama:llama3:8b", "--out", out]
-    said = command("data", "generate", *options)
-    assert "rejected: check: why: 1" in said
-    assert f"{out}: 2 documents, 2 questions" in said
-    assert f"data: {{finance: {{questions: {out / 'questions.jsonl'}, documents: {out}}}}}" in said
-    assert "0 problems" in command("validate", out / "questions.jsonl", out / "documents.jsonl")
-    assert "empty" in command("data", "generate", *options, status=2)
-
-
 def test_the_summary_of_a_run_counts_what_has_no_value():
     rows = pd.DataFrame({"retriever": ["A", "A", "B", "B", "LLM only"], "N": [10] * 4 + [0]})
     rows["ir_score"] = [1.0, 0.5, None, None, None]
@@ -130,8 +109,27 @@ def test_lab_passes_port_and_browser_on(options, passed, became, monkeypatch):
     # for cells and terminals
     assert shutil.which("ragbench") == str(Path(sys.executable).with_name("ragbench"))
     (command,) = became
-    assert command[1:4] == ["-m", "jupyter", "lab"]
-    assert command[command.index("notebooks/00_start_here.ipynb") + 1 :] == passed
+    assert command[1:4] == ["-P", "-m", "jupyterlab"]
+    start = str(project_root() / "notebooks/00_start_here.ipynb")
+    assert command[command.index(start) + 1 :] == passed
+
+
+def test_lab_imports_nothing_of_the_folder_that_it_opens(tmp_path, monkeypatch):
+    for name in ("json.py", "jupyter.py", "argparse.py"):
+        (tmp_path / name).write_text("raise SystemExit('code of a received folder has run')")
+
+    def show_config(command):
+        result = subprocess.run([*command, "--show-config"], capture_output=True, text=True)
+        assert "has run" not in result.stdout + result.stderr
+        assert result.returncode == 0
+        assert Path.cwd() == Path(sys.executable).parent
+        return 0
+
+    monkeypatch.setattr(cli, "_become", show_config)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", os.environ["PATH"])  # is put back
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
+    assert cli.main(["lab", "."]) == 0
 
 
 def test_where_a_program_cannot_become_another_it_waits_for_it_and_passes_its_status_on(
@@ -221,6 +219,47 @@ def test_a_limited_look_leaves_the_ledger_as_it_is(command, monkeypatch, tmp_pat
     assert "--publish" in command("reproduce", "--limit", "20", "--publish", status=2)
 
 
+def test_a_run_with_a_model_has_a_plan_first_and_a_folder_and_a_ledger_of_its_own(
+    command, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
+    monkeypatch.setenv("RAGBENCH_DATA", "elsewhere")
+    cell = pd.DataFrame({"row": ["100"], "column": ["BM25"], "value": [0.5]})
+    papers.record("thesis", "Table 3.1", cell, by="the project")
+    asked = []
+
+    def run_all(paper, publish, parameters):
+        asked.append((paper, parameters, os.environ["RAGBENCH_DATA"], results_dir("x").parent))
+        papers.record("thesis", "Table 3.1", cell, by="llama3")
+
+    monkeypatch.setattr(cli, "run_all", run_all)
+    (tmp_path / "sets").mkdir()
+    names = ["reproduce", "thesis", "--model", "ollama:llama3:8b", "--judge", "openai:gpt-4o"]
+    names += ["--embedder", "ollama:bge-m3", "--limit", "10", "--data", str(tmp_path / "sets")]
+    planned = command(*names, "--plan")
+    assert not asked
+    # Table 3.2: eleven answers and two prompts of the judge a question; 3.3: six and two
+    for line in ("12_thesis_context_budget: generation, ollama:llama3:8b 110", "total 220"):
+        assert line in " ".join(planned.split())
+    said = command(*names)
+    assert said.startswith(planned)
+    live = tmp_path / "live"
+    parameters = {
+        "MODEL": "ollama:llama3:8b",
+        "JUDGE": "openai:gpt-4o",
+        "EMBEDDER": "ollama:bge-m3",
+        "LIMIT": 10,
+        "CASSETTE": str(live / "cassette.sqlite"),
+    }
+    assert asked == [("thesis", parameters, str(tmp_path / "sets"), live)]
+    ledger = (live / "figures" / "ledger.md").read_text()
+    assert "a run with MODEL=ollama:llama3:8b, JUDGE=openai:gpt-4o" in ledger
+    assert set(papers.ledger("thesis")["ours_by"].dropna()) == {"llama3"}
+    assert "--publish" in command(*names, "--publish", status=2)
+    assert "no folder" in command("reproduce", "--data", str(tmp_path / "none"), status=2)
+
+
 def test_interrupt_says_that_work_is_kept(command, monkeypatch):
     def interrupted(model):
         raise KeyboardInterrupt
@@ -258,7 +297,16 @@ def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_in
     inspector.show("q1 B")
     assert inspector.metrics["precision"] == 0.0
     assert "precision" in out
-    assert str(len(list(to.rglob("*.*"))) - 1) in out  # files, without the marker
+    assert str(len(list(to.rglob("[!.]*.*")))) in out  # files, without the marker and the lock
+
+
+def test_what_is_scored_is_written_though_only_the_first_line_is_read(tmp_path):
+    answers = tmp_path / "answers.csv"
+    answers.write_text("question,answer,reference\nWhere?,Ely,Ely\n")
+    command = f"{sys.executable} -m ragbench score {answers.name} --metrics lexical --to out"
+    shell = subprocess.run(f"{command} | head -c 1", shell=True, cwd=tmp_path, capture_output=True)
+    assert (len(shell.stdout), shell.stderr.count(b"Traceback")) == (1, 0)
+    assert (tmp_path / "out" / "README.md").exists()
 
 
 def test_score_runs_the_file_that_is_named_and_no_other(command, tmp_path, monkeypatch):

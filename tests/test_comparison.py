@@ -9,13 +9,13 @@ import pytest
 from ragbench import comparison
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Dataset, Question
+from ragbench.report.export import export_scores
 from ragbench.stats import (
-    compare,
     holm,
-    paired_bootstrap_difference,
-    paired_permutation_test,
+    paired_difference,
     power_analysis,
 )
+from ragbench.stats.clusters import document_clusters
 
 QUESTIONS = 24
 
@@ -47,17 +47,20 @@ def test_a_comparison_is_the_paired_test_on_the_same_questions_corrected_over_th
     assert [*named] == [(*pair, measure) for pair in pairs for measure in ("score", "right")]
     for row in compared.to_dict("records"):
         a, b = (of(table, row[side], row["measure"]) for side in "ab")
-        interval = paired_bootstrap_difference(a, b)
+        interval = paired_difference(a, b)
         expected = {
             "mean a": a.mean(),
             "mean b": b.mean(),
             "difference": a.mean() - b.mean(),
+            "p": interval.p,
             "low": interval.low,
             "high": interval.high,
             "detectable": power_analysis(a, b, difference=1, alpha=0.05 / 4).detectable,
         }
         assert {name: row[name] for name in expected} == pytest.approx(expected, nan_ok=True)
-        assert row["p"] == paired_permutation_test(a, b).p_value
+        assert row["wins"] == (a > b).sum()
+        assert row["ties"] == (a == b).sum()
+        assert row["losses"] == (a < b).sum()
     assert compared["p_holm"].tolist() == holm(compared["p"]).tolist()
     mixed = comparison.compare_scores(table.sample(frac=1, random_state=1), pairs=pairs)
     assert mixed["difference"].tolist() == pytest.approx(compared["difference"].tolist())
@@ -89,8 +92,8 @@ def test_a_column_of_topics_keeps_questions_together():
     plain = comparison.compare_scores(table, ["score"], cluster=None)
     pd.testing.assert_frame_equal(known, topical)
     topics = np.arange(QUESTIONS) // 4
-    by_hand = paired_permutation_test(of(table, "A"), of(table, "B"), cluster=topics)
-    assert topical["p"][0] == by_hand.p_value != plain["p"][0]
+    by_hand = paired_difference(of(table, "A"), of(table, "B"), groups=topics)
+    assert topical["p"][0] == by_hand.p != plain["p"][0]
     assert (topical["clusters"] == 6).all()
     with pytest.raises(DataError, match="question 'q0' has 3 values"):
         comparison.compare_scores(table.assign(topic=range(len(table))), cluster="topic")
@@ -99,21 +102,26 @@ def test_a_column_of_topics_keeps_questions_together():
 def test_a_conclusion_says_who_is_better_or_what_difference_would_have_shown():
     table = scored()
     table["same"] = 1.0
+    three = table["question_id"].isin(["q1", "q2", "q3"]) & (table["system"] == "C")
+    table["few"] = three.astype(float)
     table = comparison.compare_scores(
-        table, ["score", "same"], pairs=[("A", "B"), ("A", "C")], cluster=None
+        table, ["score", "same", "few"], pairs=[("A", "B"), ("A", "C")], cluster=None
     )
-    better, _, like, same = comparison.conclusions(table)
-    detectable = f"{table['detectable'][2]:.3f}"
+    better, _, _, like, same, few = comparison.conclusions(table)
+    detectable = f"{table['detectable'][3]:.3f}"
     assert better.startswith("score: B is higher than A: -0.")
     assert "no difference shown between A and C" in like
     assert f"24 questions would show one of {detectable}." in like
-    assert "24 questions were asked." in same
+    assert same == "same: A and C are equal in all 24 questions."
+    least = paired_difference([1] * 3 + [0] * 21, [0] * 24).p
+    assert few.endswith(f"; 3 of 24 questions differ, so p is at least {least:.2g}.")
     row = table.iloc[0]
     shown = comparison.format_comparison(table)
     cell = f"{row['difference']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
     assert shown["difference [95%]"][0] == cell
     assert shown["p (Holm)"][0] == "< 0.001"
-    assert shown["could show"][2:].tolist() == [detectable, "–"]
+    assert shown["could show"][3:5].tolist() == [detectable, "–"]
+    assert shown["wins / ties / losses"][4:].tolist() == ["0 / 24 / 0", "0 / 21 / 3"]
 
 
 @pytest.mark.parametrize(
@@ -130,9 +138,6 @@ def test_a_conclusion_names_the_better_system_where_less_is_better(measure, said
     ample = pd.DataFrame({"question_id": range(20), "system": "ample", measure: 0.9})
     table = pd.concat([ample, ample.assign(system="scant", **{measure: np.arange(20) / 99})])
     assert comparison.conclusions(comparison.compare_scores(table, [measure]))[0].startswith(said)
-    # the table of `compare` does not name what it compares
-    alone = comparison.conclusions(compare(table, "system", measure))
-    assert alone[0].startswith("ample is higher than scant: +")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +162,7 @@ def test_questions_that_share_a_document_belong_together_also_through_others():
     questions = tuple(
         Question(name, "?", "", meta={"doc_ids": own}) for name, own in documents.items()
     )
-    groups = comparison.document_clusters(Dataset("made", questions, ()))
+    groups = document_clusters(Dataset("made", questions, ()))
     assert groups["a"] == groups["b"] == groups["c"]
     assert len(set(groups.values())) == 4
 
@@ -174,3 +179,35 @@ def test_a_table_that_was_read_from_a_file_names_its_numbers():
         comparison.compare_scores(table)
     one = comparison.compare_scores(table, "exact_match")
     pd.testing.assert_frame_equal(one, comparison.compare_scores(table, ["exact_match"]))
+
+
+def test_systems_that_no_other_beats_may_be_first():
+    table = scored()
+    table["keypoints_hallucination"] = 1 - table["score"]  # less is better
+    compared = comparison.compare_scores(table, ["score", "keypoints_hallucination"])
+    first = comparison.may_be_first(compared).set_index(["measure", "system"])["may_be_first"]
+    assert first["score"].to_dict() == {"A": False, "B": True, "C": False}
+    assert first["keypoints_hallucination"].to_dict() == first["score"].to_dict()
+    alike = comparison.compare_scores(table[table["question_id"] < "q12"], ["right"])
+    assert alike["p_holm"].min() > 0.05
+    assert comparison.may_be_first(alike)["may_be_first"].all()
+    # two systems, or not every pair: nothing is said
+    two = comparison.compare_scores(table, ["score"], pairs=[("A", "B"), ("A", "C")])
+    assert comparison.may_be_first(two).empty
+    assert comparison.may_be_first(compared[compared["a"].eq("A") & compared["b"].eq("B")]).empty
+
+
+def test_the_tables_of_an_export_mark_what_may_be_first(tmp_path):
+    rows = scored().drop(columns="right")
+    rows.attrs["numbers"] = ["score"]
+    folder = export_scores(rows, tmp_path / "o", "made").folder
+    means = pd.read_csv(folder / "tables" / "means.csv")
+    assert means.set_index("system")["may_be_first"].to_dict() == {
+        "A": False,
+        "B": True,
+        "C": False,
+    }
+    tex = (folder / "tables" / "means.tex").read_text()
+    marked = [line for line in tex.splitlines() if line.startswith(("A ", "B ", "C "))]
+    assert [r"\textsuperscript{1}" in line for line in marked] == [False, True, False]
+    assert r"\textsuperscript{1} may be the best" in tex

@@ -2,11 +2,13 @@
 file is left out.
 """
 
+import importlib
 import inspect
 import json
 import re
 import shlex
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 import pandas as pd
@@ -113,8 +115,18 @@ class Sample:
     reference: str = "Ada"
 
 
+def two_runs():
+    for name in ("first-look", "second-look"):
+        mine = {"mine": {"questions": "questions.jsonl", "documents": "docs"}}
+        Experiment(
+            name, data=mine, chunker="token_chunks", retriever=["BM25", "SIM"], k=1, N=50
+        ).run(progress=False)
+    return {"rows": load_rows(name)}
+
+
 # What a page's blocks take for given.
 GIVEN = {
+    "experiment.md": two_runs,
     "coming-from.md": lambda: {"samples": [Sample(), Sample("When?")]},
     "writing.md": lambda: {"rows": pd.DataFrame(ROWS)},
     "data.md": lambda: {"rows": ROWS[:2]},
@@ -169,7 +181,7 @@ def commands():
 FILES = {
     "answers.csv": "question,answer,reference,chunks\nWho?,Ada,Ada,Ada did it.\n",
     "mine.py": next(
-        block for block in blocks("README.md", "python") if "reference_words" in block
+        block for block in blocks("docs/extending.md", "python") if "reference_words" in block
     ).split("rows =")[0]
     + 'METRICS["words_right"] = METRICS["reference_words"]\n',
     "questions.jsonl": (
@@ -280,6 +292,46 @@ def test_the_site_has_every_page_of_the_manual():
     assert set(pages) >= {str(page.relative_to(ROOT)) for page in PAGES}
     assert [page for page in pages if not (ROOT / page).is_file()] == []
     assert len(pages) == len(set(pages))
+
+
+def test_every_path_and_name_of_contributing_exists():
+    text = text_of("CONTRIBUTING.md")
+    package = Path(rb.__file__).parent
+    missing = []
+    for quoted in set(re.findall(r"`([\w./]+)`", text)) - {".venv", "RAGBENCH_DATA", "_search"}:
+        places = [ROOT / quoted, package / quoted, package / f"{quoted}.py"]
+        is_there = any(place.exists() for place in places)
+        module, _, name = quoted.rpartition(".")
+        if not is_there and module and "/" not in quoted:
+            is_there = hasattr(importlib.import_module(f"ragbench.{module}"), name)
+        if not is_there:
+            missing.append(quoted)
+    assert missing == []
+    rooms = {path.name for path in package.iterdir() if (path / "__init__.py").exists()}
+    modules = {path.stem for path in package.glob("[a-z]*.py")}
+    unnamed = [room for room in sorted(rooms | modules) if not re.search(rf"`{room}\b", text)]
+    assert unnamed == []
+
+
+def test_the_workflow_runs_the_tests_that_the_readme_names():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text())
+    commands = [step.get("run") for step in workflow["jobs"]["test"]["steps"]]
+    assert "make test" in commands
+    assert "`make test`" in text_of("README.md")
+
+
+def test_the_api_page_has_every_name_of_the_package_and_no_other():
+    listed = re.findall(r"^- `rb\.([\w.]+)`$", text_of("docs/api.md"), re.M)
+    assert len(listed) == len({*listed})
+    for name in listed:
+        attrgetter(name)(rb)
+    assert {name for name in listed if "." not in name} == {*rb.__all__} - {"GRADES", "__version__"}
+
+
+def test_the_site_lists_every_notebook():
+    site = yaml.safe_load(text_of("mkdocs.yml"))
+    named = re.findall(r"notebooks/(\w+)\.ipynb", json.dumps(site["nav"]))
+    assert named == [path.stem for path in find()]
 
 
 def test_the_readme_lists_every_notebook():

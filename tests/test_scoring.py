@@ -22,7 +22,7 @@ from ragbench.records import Chunk, Hit
 from ragbench.report.methods import Methods
 from ragbench.scoring import LABELS, LabelMethod, grade_label, metric_table, score
 
-README = Path(__file__).parents[1] / "README.md"
+PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
 HIGH = "The tower is 330 metres high."
 LOW = "The tower is 120 metres high."
 RIGHT = {
@@ -148,12 +148,12 @@ def test_grades_and_abstentions_are_read_as_tables_write_them(tmp_path):
     path.write_text("answer,grade\na,5\nb,5.0\nc,4\nd,7\ne,0\nf,good\ng,\n")
     expected = [1.0, 1.0, 0.0, -1, -1, -1, -1]
     table = score(path, ["fully_right", "grade"])
-    assert table["fully_right"].fillna(-1).tolist() == expected
-    assert table["grade 5"].fillna(-1).tolist() == expected
+    assert table["fully_right"].astype(float).fillna(-1).tolist() == expected
+    assert table["grade 5"].astype(float).fillna(-1).tolist() == expected
     assert table["unscored"].tolist() == [0, 0, 0, 6, 6, 6, 6]
     kinds = {"kind": ["x"] * 6, "abstained": ["yes", "1.0", True, "No", 0, "perhaps"]}
     abstained = score(pd.DataFrame(kinds), ["abstention"])["any_abstention"]
-    assert abstained.fillna(-1).tolist() == [1, 1, 1, 0, 0, -1]
+    assert abstained.astype(float).fillna(-1).tolist() == [1, 1, 1, 0, 0, -1]
 
 
 @pytest.mark.parametrize("ending", ["parquet", "json", "csv"])
@@ -212,12 +212,15 @@ def test_a_metric_of_grades_takes_the_scale_of_its_rows():
 
     def scored(rows, *metrics):
         table = score(rows, metrics)
-        return table[table.attrs["numbers"]].fillna(-1).to_dict("list")
+        return table[table.attrs["numbers"]].astype(float).fillna(-1).to_dict("list")
 
     of_grades = ["grade 0", "grade 1", "grade 2", "fully_right"]
     table = score(rows[:2], ["grade", "fully_right"])
     assert table.attrs["numbers"] == of_grades
-    assert table[of_grades].fillna(-1).to_numpy().tolist() == [[0, 0, 1, 1], [-1, -1, -1, -1]]
+    assert table[of_grades].astype(float).fillna(-1).to_numpy().tolist() == [
+        [0, 0, 1, 1],
+        [-1, -1, -1, -1],
+    ]
     assert table["reason"][1] == "undefined: grade 0, grade 1, grade 2, fully_right"
     both = scored(rows, "fully_right", "grade")
     assert [*both] == ["fully_right", *(f"grade {grade}" for grade in range(6))]
@@ -281,10 +284,10 @@ def test_a_chat_model_labels_after_a_plan_and_a_stopped_run_goes_on(tmp_path, ca
         planned = rb.plan_score(rows, wanted, model, cassette=tape)
         assert (server.calls, tape.exists()) == ([], False)
         calls = {step.name: step.calls for step in planned}
-        assert calls == {"claims": 4 + 3, "claim check": 100, "keypoints": 2 * 10}
+        assert calls == {"claims": 4, "claim check": 18, "key points": 3, "keypoints": 2 * 4}
         score(rows, wanted, model, cassette=tape, retries=0)
         # before the first call
-        assert capsys.readouterr().err.splitlines()[1].split()[:2] == ["claims", "7"]
+        assert capsys.readouterr().err.splitlines()[1].split()[:2] == ["claims", "4"]
     with FakeOllama(reply=reply) as server:
         model = server.model()
         table = score(rows, wanted, model, cassette=tape, progress=False)
@@ -297,7 +300,7 @@ def test_a_chat_model_labels_after_a_plan_and_a_stopped_run_goes_on(tmp_path, ca
         "precision": [0.5, 0.0],
         "claim_recall": [1.0, 1.0],
         "faithfulness": [0.5, 0.0],
-        "completeness": [0.5, 1.0],
+        "completeness": [2 / 3, 1.0],  # q1 has three points, two alike
     }
     assert table[:2][[*expected]].to_dict("list") == expected
     assert table["labelled_by"].unique().tolist() == ["ollama:llama3:8b"]
@@ -306,6 +309,17 @@ def test_a_chat_model_labels_after_a_plan_and_a_stopped_run_goes_on(tmp_path, ca
         "no answer: precision, claim_recall, faithfulness, completeness, "
         "keypoints_hallucination, irrelevance"
     )
+
+
+def test_key_points_of_the_data_set_are_used_and_no_text_is_taken_apart():
+    rows = [SAID[0] | {"keypoints": [SKY, SEA, E9, f"not {SKY}"]}]
+    with FakeOllama(reply=reply) as server:
+        model = server.model()
+        assert [step.name for step in rb.plan_score(rows, ["keypoints"], model)] == ["keypoints"]
+        table = score(rows, ["keypoints"], model, progress=False)
+        assert len(server.calls) == 4  # a verdict each
+        assert not any("take" in call.prompt for call in server.calls)
+    assert table["completeness"].tolist() == [0.5]
 
 
 def test_labels_that_could_not_be_read_are_kept_for_the_inspector():
@@ -367,7 +381,7 @@ def test_nan_empty_lists_and_mixed_languages_spoil_no_other_row():
     assert table["unscored"].tolist() == [0, 12, 7, 12, 1]
     # The made judge does not find a short answer with its question in the text itself.
     for name in ("precision", "recall"):
-        assert table[name].fillna(-1).tolist() == [1.0, -1, 1.0, -1, 0.0]
+        assert table[name].astype(float).fillna(-1).tolist() == [1.0, -1, 1.0, -1, 0.0]
     reasons = table["reason"].str.partition(":")[0].tolist()
     assert reasons == ["", "no answer", "undefined", "no reference", "undefined"]
     assert "claim_recall" not in table["reason"][2]  # nothing was found: 0
@@ -409,8 +423,8 @@ def test_a_number_of_the_same_name_that_was_there_is_kept():
     assert table[["token_f1", "given_token_f1"]].to_numpy().tolist() == [[1.0, 0.25]]
 
 
-def test_the_readmes_metric_of_ones_own_works_by_name(monkeypatch):
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+def test_the_pages_metric_of_ones_own_works_by_name(monkeypatch):
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     code = next(block for block in blocks if "METRICS[" in block)
     assert len([line for line in code.splitlines() if line.strip()]) < 15
     for name in re.findall(r'METRICS\["(\w+)"\]', code):
@@ -477,7 +491,7 @@ def test_a_checker_of_ones_own_checks_the_claims_that_a_model_takes_out():
 
 
 @pytest.mark.parametrize(
-    ("claims", "calls"), [({}, (10 + 10) * 3), ({"reference_claims": ["a", "b"]}, (10 + 2) * 3)]
+    ("claims", "calls"), [({}, (5 + 1) * 3), ({"reference_claims": ["a", "b"]}, (5 + 2) * 3)]
 )
 def test_a_model_that_checks_is_planned_with_one_claim_and_one_text_a_prompt(claims, calls):
     row = {"question": "q", "answer": "Ada ran. Bob sat. Cy lay.", "reference": "Ada ran."}
@@ -546,7 +560,7 @@ def test_a_scale_of_ones_own_is_read_from_a_file(tmp_path, ending):
     again = score(written(table, tmp_path / f"t.{ending}"), ["fully_right", "grade"])
     assert again.attrs["numbers"] == table.attrs["numbers"]
     assert again["fully_right"].tolist() == [1.0, 1.0, 0.0, 1.0]
-    assert again["grade 2"].fillna(-1).tolist() == [1.0, -1, -1, 0.0]
+    assert again["grade 2"].astype(float).fillna(-1).tolist() == [1.0, -1, -1, 0.0]
 
 
 def test_a_grade_that_nobody_gave_is_a_share_with_an_interval_on_any_scale():
@@ -639,3 +653,16 @@ def test_a_question_without_a_kind_and_nuggets_are_read_back_from_a_csv(tmp_path
 def test_a_scale_without_meanings_is_named(scale):
     with pytest.raises(DataError, match="judge_scale"):
         score([{"grade": 1, "judge_scale": scale}], ["fully_right"])
+
+
+def test_the_ir_score_is_matched_as_the_row_says():
+    rows = pd.DataFrame(
+        {
+            "question_id": ["1", "2", "3"],
+            "references": [["abcd"]] * 3,
+            "context": ["abxcd"] * 3,
+            "match": ["exact_subsequence", "substring", None],
+        }
+    )
+    assert score(rows, ["ir_score"])["ir_score"].tolist() == [1.0, 0.5, 0.5]
+    assert score(rows.drop(columns="match"), ["ir_score"])["ir_score"].tolist() == [0.5] * 3

@@ -15,8 +15,19 @@ from ragbench.data.clapnq import load_clapnq
 from ragbench.data.dragonball import load_dragonball, load_dragonball_answers
 from ragbench.data.hotpotqa import fetch_hotpotqa, load_hotpotqa
 from ragbench.data.mtrag import load_mtrag
-from ragbench.data.ragchecker import load_ragchecker_meta, read_ragchecker
+from ragbench.data.ragchecker import (
+    load_ragchecker_baselines,
+    load_ragchecker_meta,
+    read_ragchecker,
+)
 from ragbench.data.relevance import load_beir, write_trec_run
+from ragbench.data.thesis import (
+    load_figure_3_1,
+    load_thesis_chunks,
+    load_thesis_documents,
+    load_thesis_grades,
+    load_thesis_scores,
+)
 from ragbench.data.user import (
     Problem,
     load_documents,

@@ -19,7 +19,15 @@ from pydantic import BaseModel, BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from ragbench.data.files import OfWords, as_record
-from ragbench.data.tables import Table, is_missing, read_list, read_mapping
+from ragbench.data.tables import (
+    Table,
+    are_texts,
+    is_missing,
+    read_ids,
+    read_list,
+    read_mapping,
+    with_squad_answers,
+)
 from ragbench.errors import DataError
 from ragbench.records import Chunk, Hit, as_id
 
@@ -44,6 +52,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "retrieved": ("retrieved_context_ids",),
     "relevant": ("reference_context_ids",),
 }
+EMPTY = "answer_is_empty"  # true where the empty cell of a CSV is an answer of no words
 # In DeepEval's tables "context" is the list of ideal passages.
 _OF_DEEPEVAL = {"actual_output", "retrieval_context"}
 _DEEPEVAL = {**COLUMNS, "context": ("joined_context",), "references": ("context",)}
@@ -88,8 +97,8 @@ def _no_empty_text(value: Any) -> Any:
 def _texts(value: Any) -> Any:
     """Return a list without its empty places."""
     listed = read_list(value)
-    if not isinstance(listed, list):
-        return value
+    if not isinstance(listed, list) or are_texts(listed):
+        return listed if isinstance(listed, list) else value
     texts = [_inner(item) for item in listed]
     return [text for text in texts if not is_missing(text)]
 
@@ -99,16 +108,21 @@ def _is_id(item: Any) -> bool:
 
 
 def _ids(value: Any) -> Any:
-    """Return ids without empty places, or gains by id, which a file may hold as text; a document in
-    place of its id would never be found.
+    """Return ids without empty places, or gains by id, which a file may hold as text.
+
+    A document in place of its id would never be found.
     """
+    if isinstance(value, list) and are_texts(value):
+        return value
     value = read_mapping(value)
     if isinstance(value, Mapping):
         return value
-    listed = read_list(value)
-    if isinstance(listed, list) and not all(map(_is_id, listed)):
+    listed = read_ids(value)
+    is_mapping = isinstance(value, str) and value.lstrip().startswith("{")
+    is_unread = is_mapping and read_list(value) == [value]
+    if is_unread or (isinstance(listed, list) and not all(map(_is_id, listed))):
         raise PydanticCustomError("ids", "ids of documents, or a mapping of ids to gains")
-    return _texts(value)
+    return _texts(listed)
 
 
 _MaybeEmpty = Annotated[str | None, BeforeValidator(_one_text)]
@@ -144,8 +158,8 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     Parameters
     ----------
     source : a data frame; a list of dicts, or of objects with fields; columns by name; a path
-        (.csv, .tsv, .jsonl, .json, .parquet; all but the last also .gz); RAGChecker's JSON;
-        anything with ``to_pandas()``, such as a Hugging Face ``Dataset``.
+        (.csv, .tsv, .jsonl, .json, .parquet; all but the last also .gz); RAGChecker's JSON; a test
+        run of DeepEval; anything with ``to_pandas()``, such as a Hugging Face ``Dataset``.
     columns : our name -> the name in your rows, e.g. ``{"reference": "gold_answer"}``. Goes before
         what is recognised.
 
@@ -153,15 +167,16 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     -------
     DataFrame, a row per answer, in our names; other columns as they are. Rows with the same
     question share a ``question_id`` where there was none. ``attrs["repairs"]`` lists what was put
-    right, which is a warning too. A ``reference`` of several true answers stays a list. Empty
-    answers and contexts are texts, other empty cells missing.
+    right, which is a warning too. A ``reference`` of several true answers stays a list. An empty
+    context is a text, other empty cells of a CSV are missing: an answer too, unless the column
+    ``answer_is_empty`` says that it is the empty text.
     """
     table = Table.of(source)
-    table = table._replace(frame=_unnested(table.frame))
+    table = table._replace(frame=with_squad_answers(_unnested(table.frame)))
     aliases = _DEEPEVAL if _OF_DEEPEVAL.intersection(table.frame.columns) else COLUMNS
-    kept_empty = ("answer", "context", "kind")
-    table = table.in_our_names(aliases, columns or {}, "columns", _LISTS, kept_empty)
+    table = table.in_our_names(aliases, columns or {}, "columns", _LISTS, ("context", "kind"))
     repairs = _read_cells(table)
+    repairs += _read_empty_answers(table)
     _identify(table)
     table.frame.attrs = {"repairs": repairs}
     if repairs:
@@ -187,6 +202,24 @@ def _read_cells(table: Table) -> list[str]:
         frame[name] = pd.Series(cells, frame.index, dtype=object)
     counts = sorted((+repairs).items())
     return [f"cells of {name!r} put right: {count}" for name, count in counts]
+
+
+def _read_empty_answers(table: Table) -> list[str]:
+    """Read which answers are the empty text, in place; say how many empty cells are missing."""
+    frame = table.frame
+    if "answer" not in frame:
+        return []
+    missing = frame["answer"].isna()
+    if EMPTY in frame:
+        said = frame[EMPTY].astype(str).str.casefold().isin(["true", "1", "1.0", "yes"])
+        frame.loc[missing & said, "answer"] = ""
+        missing &= ~said
+    if not table.is_csv or not missing.any():
+        return []
+    return [
+        f"empty answers that count as missing: {missing.sum()} (true in the column {EMPTY!r} says "
+        "that an answer is the empty text)"
+    ]
 
 
 def _unnested(frame: pd.DataFrame) -> pd.DataFrame:

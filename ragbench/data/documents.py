@@ -1,6 +1,7 @@
 """Text, PDF, DOCX and HTML files as documents (extra ``[documents]``), with every visible word once
-and in order. Symbols of a symbol font are U+FFFD. Not read are list numbers and tick boxes of Word,
-form values and notes of a PDF, and the pages in frames.
+and in order, but for what is struck out. Raised digits are written as such, 10⁶, and the mark of a
+note comes after a blank. Symbols of a symbol font are U+FFFD. Not read are the numbers of lists,
+tick boxes of Word, values of forms, notes of a PDF, and the pages in frames.
 
 Line breaks stay as the file has them. A word that a hyphen divides at a line end is joined where
 texts are compared: by the IR score and by BM25, both with `ragbench.text.layout`.
@@ -12,7 +13,7 @@ import re
 import warnings
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,13 @@ _BLOCKS = (
 )
 _INLINE = {"del", "ins"}  # blocks to lxml
 _UNSEEN = (
-    "title script style template noscript noframes iframe datalist audio video canvas rp annotation"
+    "title script style template noscript noframes iframe datalist audio video canvas rp "
+    "annotation del s strike"
 )
-_HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_HIDDEN = re.compile(
+    r"display\s*:\s*none|visibility\s*:\s*hidden|text-decoration[^;]*line-through", re.IGNORECASE
+)
+_RAISED_STYLE = re.compile(r"vertical-align\s*:\s*super", re.IGNORECASE)
 _KATEX_COPY = "katex-html"  # a formula's second form, beside MathML
 _AS_WRITTEN = ("pre", "textarea")
 # Of a DOCX: what stands for a character, and what is left out: deletions, the second form of a text
@@ -42,6 +47,25 @@ _BREAKS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "
 _BREAKS["sym"] = "\N{REPLACEMENT CHARACTER}"
 _LEFT_OUT = ("del", "moveFrom", "Fallback")
 _NEXT_CELL = "\x1f"
+_OFF = ("0", "false", "off")
+_RUN_PROPERTIES = ("vanish", "strike", "dstrike", "vertAlign")
+# Of an HTML file: what it names its encoding, and what a browser reads instead.
+_CHARSET = re.compile(
+    rb"""<(?:meta|\?xml)\b[^>]*?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE
+)
+_READ_AS = dict.fromkeys(("ascii", "us-ascii", "iso-8859-1", "iso8859-1", "latin1"), "cp1252")
+_READ_AS |= {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949"}
+_READ_AS |= {"iso-8859-9": "cp1254"}
+# Superscripts
+_RAISED = str.maketrans("0123456789+-−=()", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁼⁽⁾")
+_NOTE_NUMBERS = re.compile(r"\s*\d{1,3}(?:\s*[,;–-]\s*\d{1,3})*\s*")
+_NOTE = re.compile(r"note|\bfn|ref|cit", re.IGNORECASE)
+# What a number is the exponent of: a bracket, a number that is no year, a variable, a unit.
+_UNITS = "[cdkmn]m ft in yd mi [km]g ms sec min mol Hz sin cos tan log ln".replace(" ", "|")
+_POWER_BEFORE = re.compile(
+    r"(?:[)\]}|⁰¹²³⁴-⁹]|(?<![\d.,])(?!\d{4}\Z)[\d.,]*\d"
+    rf"|(?<![^\W\d_⁰¹²³⁴-⁹])(?:[^\W\d_]|{_UNITS}))\Z"
+)
 
 
 def read_documents(path: Path) -> list[Document]:
@@ -124,6 +148,10 @@ def _read_document(path: Path, name: str) -> list[Document]:
             f"{path} without {error.name}", "that package", 'pip install "ragbench-lab[documents]"'
         ) from None
     except Exception as error:  # each library has errors of its own, and of its parser
+        needed = re.match(r"([\w-]+)\S* is required", str(error))
+        if needed:  # of pypdf, for a file that is encrypted with AES
+            do = f"pip install {needed[1]}, or save the file without protection"
+            raise ConfigError(f"{path}: {error}", "that package", do) from None
         raise DataError(
             f"{path} cannot be read: {type(error).__name__}: {error}",
             f"a whole {ending[1:].upper()} file without a password",
@@ -218,6 +246,29 @@ def _check_pages(path: Path, reader: Any) -> None:
         nodes += nodes.pop().get_object().get("/Kids", [])
 
 
+def _raised(text: str, before: str, is_note: bool | None) -> str:
+    """Write a superscript that follows on ``before``: digits and signs as raised characters, the
+    mark of a note after a blank.
+
+    ``is_note`` None: a number is one unless it can be an exponent of what is before.
+
+    >>> _raised("6", "10", None), _raised("2", "in 1841", None), _raised("[2]", "Ely", True)
+    ('⁶', ' ²', ' [2]')
+    """
+    if is_note is None:
+        is_note = bool(_NOTE_NUMBERS.fullmatch(text)) and not _POWER_BEFORE.search(before)
+    written = text
+    if "[" not in text:
+        written = "ⁿ" if text == "n" else text.translate(_RAISED)
+    is_after_text = before and not before[-1].isspace()
+    return f" {written}" if is_note and is_after_text and text.strip() else written
+
+
+def _tail(pieces: list[str]) -> str:
+    """Return the last characters of a text in pieces, of which many may be empty."""
+    return "".join(pieces[-40:])[-20:]
+
+
 def _docx_text(path: Path) -> list[str]:
     """Read headers, body, notes and footers; tracked insertions are text, deletions are not, each
     cell stands once.
@@ -226,38 +277,129 @@ def _docx_text(path: Path) -> list[str]:
 
     pieces: list[str] = []
     with zipfile.ZipFile(path) as packed:
+
+        def root_of(name: str) -> Any:
+            raw = packed.open(name).read(_MAX_BYTES + 1)
+            _check_size(path, raw)
+            parser = etree.XMLParser(resolve_entities=False, huge_tree=True)
+            return etree.fromstring(raw, parser)
+
+        names = sorted(packed.namelist())
+        styles = {}
+        if "word/styles.xml" in names:
+            styles = _word_styles(root_of("word/styles.xml"))
         for kind in ("header", "document", "footnotes", "endnotes", "footer"):
-            for name in sorted(packed.namelist()):
+            for name in names:
                 if re.fullmatch(rf"word/{kind}\d*\.xml", name):
-                    raw = packed.open(name).read(_MAX_BYTES + 1)
-                    _check_size(path, raw)
-                    parser = etree.XMLParser(resolve_entities=False, huge_tree=True)
-                    pieces += [*_docx_pieces(etree.fromstring(raw, parser)), "\n"]
+                    pieces += [*_docx_pieces(root_of(name), styles), "\n"]
     return [_lines(pieces)]
 
 
-def _docx_pieces(root: Any) -> Iterator[str]:
-    """Yield the text of each run, with tabs between cells and a line's end after each paragraph."""
+def _word_value(element: Any, name: str = "val") -> str:
+    """Return an attribute in its element's own namespace; "" where it is not stated."""
+    namespace = element.tag.rpartition("}")[0]
+    return element.get(f"{namespace}}}{name}", "")
+
+
+def _run_properties(element: Any) -> dict[str, str]:
+    """Return those properties of a run or style that are read here, as they are stated."""
+    stated = {}
+    for name in _RUN_PROPERTIES:
+        found = element.find(f"./{{*}}rPr/{{*}}{name}")
+        if found is not None:
+            stated[name] = _word_value(found)
+    return stated
+
+
+def _word_styles(root: Any) -> dict[str, dict[str, str]]:
+    """Return the properties of each style by its id, with those of the styles it is based on; that
+    of paragraphs without a style is "".
+    """
+    own = {}
+    bases = {}
+    for style in root.iterfind("./{*}style"):
+        name = _word_value(style, "styleId")
+        own[name] = _run_properties(style)
+        for base in style.iterfind("./{*}basedOn"):
+            bases[name] = _word_value(base)
+        is_default = _word_value(style, "default") in ("1", "true", "on")
+        if is_default and _word_value(style, "type") == "paragraph":
+            own[""] = {}
+            bases[""] = name
+    styles = {}
+    for name in own:
+        chain = [name]
+        while bases.get(chain[-1]) in own and len(chain) < 20:
+            chain.append(bases[chain[-1]])
+        styles[name] = {}
+        for each in reversed(chain):
+            styles[name] |= own[each]
+    return styles
+
+
+def _run_shows(run: Any, styles: dict[str, dict[str, str]]) -> tuple[bool, bool]:
+    """Tell whether a run's text is left out (hidden or struck out), and whether it is raised.
+
+    A property that is on in both the style of the run and that of its paragraph is off (ECMA-376,
+    17.7.3); the run's own value goes before.
+    """
+    own = _run_properties(run)
+    paragraph = next(run.iterancestors("{*}p"), run)
+    ids = [run.find("./{*}rPr/{*}rStyle"), paragraph.find("./{*}pPr/{*}pStyle")]
+    names = [None if ids[0] is None else _word_value(ids[0])]
+    names.append("" if ids[1] is None else _word_value(ids[1]))
+    of_styles = [styles.get(name, {}) for name in names]
+
+    def is_on(name: str) -> bool:
+        if name in own:
+            return own[name] not in _OFF
+        count = sum(values.get(name, "0") not in _OFF for values in of_styles)
+        return count == 1
+
+    is_left_out = any(is_on(name) for name in ("vanish", "strike", "dstrike"))
+    align = (of_styles[1] | of_styles[0] | own).get("vertAlign")
+    return is_left_out, align == "superscript"
+
+
+def _docx_pieces(root: Any, styles: dict[str, dict[str, str]]) -> list[str]:
+    """List the text of each run, with tabs between cells and a line's end after each paragraph."""
     from lxml import etree
 
+    pieces: list[str] = []
+    is_raised = False
+    exponents = 0  # of formulas, that are open
     walk = etree.iterwalk(root, events=("start", "end"))
     for event, element in walk:
         tag = ""
         if isinstance(element.tag, str):  # of a comment it is a function
             tag = etree.QName(element).localname
+        is_left_out = tag in _LEFT_OUT
+        if tag == "sup":
+            exponents += 1 if event == "start" else -1
         if event == "end":
-            if tag in ("p", "tr"):
-                yield "\n"
-        elif tag in _LEFT_OUT or (tag == "r" and element.find("./{*}rPr/{*}vanish") is not None):
+            pieces.append("\n" if tag in ("p", "tr") else "")
+            continue
+        if tag == "r":
+            is_left_out, is_raised = _run_shows(element, styles)
+        if is_left_out:
             walk.skip_subtree()
-        elif tag == "t":
-            yield element.text or ""
-        elif tag in _BREAKS and element.getparent().tag.endswith("}r"):
-            yield _BREAKS[tag]  # outside a run they are settings: where tabs stop, say
-        elif tag == "tc" and element.getprevious() is not None:
-            yield _NEXT_CELL
-        elif tag == "txbxContent":
-            yield "\n"
+        elif tag == "t" and (exponents or is_raised):
+            is_note = False if exponents else None
+            pieces.append(_raised(element.text or "", _tail(pieces), is_note))
+        else:
+            pieces.append(_docx_text_of(tag, element))
+    return pieces
+
+
+def _docx_text_of(tag: str, element: Any) -> str:
+    """Return the text of an element that is not raised, or the character it stands for."""
+    if tag == "t":
+        return element.text or ""
+    if tag in _BREAKS and element.getparent().tag.endswith("}r"):
+        return _BREAKS[tag]  # outside a run they are settings: where tabs stop, say
+    if tag == "tc" and element.getprevious() is not None:
+        return _NEXT_CELL
+    return {"txbxContent": "\n", "den": "/"}.get(tag, "")
 
 
 def _html_text(path: Path) -> list[str]:
@@ -265,17 +407,13 @@ def _html_text(path: Path) -> list[str]:
 
     raw = path.read_bytes()
     _check_size(path, raw)
-    try:
-        raw.decode("utf-8")
-        encoding = "utf-8"
-    except UnicodeDecodeError:
-        encoding = None  # the one that the file names, else windows-1252
+    text = _decoded(raw)
     parser = etree.HTMLParser(
-        encoding=encoding, huge_tree=True, remove_comments=True, remove_pis=True
+        encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True
     )
     root = None
-    if raw.strip():
-        root = etree.fromstring(raw, parser)
+    if text.strip():
+        root = etree.fromstring(text.encode(), parser)
     if root is None:
         return [""]
     for entry in parser.error_log:
@@ -288,27 +426,79 @@ def _html_text(path: Path) -> list[str]:
     return [_lines(_html_pieces(root))]
 
 
-def _html_pieces(root: Any) -> Iterator[str]:
+def _decoded(raw: bytes) -> str:
+    """Decode a page: UTF-8 where it is that, else as the file says, else windows-1252."""
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return raw.decode("utf-16", "replace")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        named = _CHARSET.search(raw)
+    name = named[1].decode("ascii", "replace").lower() if named else "cp1252"
+    try:
+        return raw.decode(_READ_AS.get(name, name), "replace")
+    except LookupError:
+        return raw.decode("cp1252", "replace")
+
+
+def _html_pieces(root: Any) -> list[str]:
     from lxml import etree
     from lxml.html import defs
 
     blocks = defs.block_tags.union(_BLOCKS.split()) - _INLINE
+    pieces: list[str] = []
     walk = etree.iterwalk(root, events=("start", "end"))
     as_written = 0
+    raised: list[bool | None] = []  # of each superscript that is open, whether it is a note
     for event, element in walk:
         if event == "end":
             as_written -= element.tag in _AS_WRITTEN
+            if _is_raised(element):
+                raised.pop()
             text = element.tail if element is not root else None
         else:
             as_written += element.tag in _AS_WRITTEN
+            if _is_raised(element):
+                raised.append(_is_note(element))
             text = element.text
             if _is_unseen(element):
                 walk.skip_subtree()
                 text = None
+            elif _is_in(element, "mfrac") and element.getprevious() is not None:
+                pieces.append("/")
         if element.tag in blocks:
-            yield "\n"
+            pieces.append("\n")
         if text:
-            yield text if as_written else re.sub(r"\s+", " ", text)
+            text = text if as_written else re.sub(r"\s+", " ", text)
+            pieces.append(_raised(text, _tail(pieces), raised[-1]) if raised else text)
+    return pieces
+
+
+def _is_in(element: Any, *tags: str) -> bool:
+    parent = element.getparent()
+    return parent is not None and parent.tag in tags
+
+
+def _is_exponent(element: Any) -> bool:
+    """Tell whether an element of MathML is the exponent of another."""
+    is_last = element.getnext() is None and element.getprevious() is not None
+    return is_last and _is_in(element, "msup", "msubsup")
+
+
+def _is_raised(element: Any) -> bool:
+    style = element.get("style", "")
+    return element.tag == "sup" or bool(_RAISED_STYLE.search(style)) or _is_exponent(element)
+
+
+def _is_note(element: Any) -> bool | None:
+    """Tell whether a superscript is the mark of a note: a link, or called so; None if it is not
+    said.
+    """
+    if _is_exponent(element):
+        return False
+    said = " ".join(element.get(name, "") for name in ("class", "id", "role", "epub:type"))
+    is_link = element.find(".//a") is not None or _is_in(element, "a")
+    return True if is_link or _NOTE.search(said) else None
 
 
 def _is_unseen(element: Any) -> bool:

@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ragbench.data.files import each_record, read_jsonl, shared_file
+from ragbench.data.files import each_record, find_file, read_jsonl, shared_file
 from ragbench.errors import DataError, check_known
 from ragbench.records import Answer, Dataset, Document, Question
 from ragbench.text.sentences import LANGUAGES
 
 DOMAINS = ("finance", "law", "medicine")
 _DOCUMENTS = "dragonball_docs.jsonl"
-_QUESTIONS = ("dragonball_queries.jsonl", "dragonball_queries_rebuilt.jsonl.gz")
+_QUESTIONS = ("dragonball_queries.jsonl", "dragonball_queries_rebuilt.jsonl")
 ANSWERS_FILE = "example_finance_en_gpt-4o.jsonl.gz"
 QUESTION_TYPES = {
     "factual": ("Factual Question", "事实性问题"),
@@ -45,8 +45,9 @@ def load_dragonball(
 
     Parameters
     ----------
-    path : the release's folder. Default: ``RAGBENCH_DATA/rageval``; the release's questions go
-        before the rebuilt ones.
+    path : a folder with the release's files somewhere in it, such as RAGEval's clone; plain or
+        gzip. Default: ``RAGBENCH_DATA/rageval``; the release's questions go before the rebuilt
+        ones.
     language, domain : "en" or "zh"; "finance", "law" or "medicine". Default: all.
 
     Returns
@@ -60,18 +61,18 @@ def load_dragonball(
     check_known("language", {language} - {None}, LANGUAGES)
     check_known("domain", {domain} - {None}, DOMAINS)
     do = (
-        "pass the folder of the RAGEval release (non-commercial licence), or make a set: "
-        "`ragbench data generate`"
+        "pass the folder of the RAGEval release (non-commercial licence), or make a set by "
+        "notebook 40"
     )
     folder = shared_file(path, "rageval", name="DRAGONBall", do=do)
-    file = next((folder / name for name in _QUESTIONS if (folder / name).is_file()), None)
-    if file is None:
+    file = find_file(folder, *_QUESTIONS)
+    texts = find_file(folder, _DOCUMENTS)
+    if file is None or texts is None:
         raise DataError(
-            f"the folder {folder} has no questions file",
-            f"one of {', '.join(_QUESTIONS)}",
+            f"the folder {folder} has no file of questions, or none of documents",
+            f"{_DOCUMENTS}, and one of {', '.join(_QUESTIONS)}",
             "check the path",
         )
-    texts = folder / _DOCUMENTS
     documents = each_record(texts, read_jsonl(texts), _document)
     questions = each_record(file, read_jsonl(file), _question)
     _check_documents(file, questions, documents)

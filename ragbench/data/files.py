@@ -128,18 +128,30 @@ def check_unpacked(path: Path, size: int) -> None:
 def _parsed(text: str, path: str | Path, line: int | None = None) -> Any:
     """Parse JSON, a file or a line of it; DataError with its place."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=once)
         if "\\u" in text:  # half of a surrogate pair could not be written again
             json.dumps(value, ensure_ascii=False).encode()
         return value
     except json.JSONDecodeError as error:
         got = f"{path}, line {line or error.lineno}, column {error.colno}: {error.msg}"
-    except (RecursionError, UnicodeEncodeError) as error:
+    except (RecursionError, ValueError) as error:
         got = f"{path}, line {line or 1}: {error}"
     expected = "one JSON object per line" if line else "valid JSON"
     raise DataError(
         got, expected, "correct that place; a file with one record a line is named .jsonl"
     )
+
+
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a mapping of a JSON object, for ``object_pairs_hook``; ValueError for a key that is
+    there twice.
+    """
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} is there twice")
+    return record
 
 
 def read_json(path: str | Path) -> Any:
@@ -265,3 +277,21 @@ def shared_file(path: str | Path | None, *parts: str, name: str, do: str) -> Pat
     if file is None:
         raise NotHereError(f"{name} is not on this machine", f"RAGBENCH_DATA/{'/'.join(parts)}", do)
     return file
+
+
+def find_file(folder: Path, *names: str) -> Path | None:
+    """Return the file of one of these names, plain or gzip, in a folder or one of its folders; the
+    nearest to the top, the first name first. Capitals do not count.
+
+    A path that is a file already is returned as it is.
+    """
+    if folder.is_file():
+        return folder
+    wanted = [name.casefold() for name in names]
+    found = []
+    for path in folder.rglob("*"):
+        name = path.name.casefold().removesuffix(".gz")
+        if name in wanted and path.is_file():
+            depth = len(path.relative_to(folder).parts)
+            found.append((wanted.index(name), depth, str(path)))
+    return Path(min(found)[-1]) if found else None

@@ -17,7 +17,16 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictInt
 
-from ragbench.data.files import FileRecord, Filled, as_record, each_record, read_json, read_text
+from ragbench.data.fetch import download
+from ragbench.data.files import (
+    FileRecord,
+    Filled,
+    as_record,
+    each_record,
+    read_json,
+    read_jsonl,
+    read_text,
+)
 from ragbench.errors import DataError, NotHereError
 from ragbench.paths import cache_dir, packaged_data, shared_data
 from ragbench.records import Dataset, Document, Question
@@ -46,9 +55,10 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
 
     Parameters
     ----------
-    path : a file of the official JSON's shape, plain or gzip, of which all is read. Default: the
-        1,886 questions of the subset, from the official file in ``RAGBENCH_DATA`` or in the cache,
-        or from the subset in ``RAGBENCH_DATA``.
+    path : a file of the official JSON's shape, or of the Hub's, also 2WikiMultihopQA's (.json, or
+        .jsonl with a record a line), plain or gzip, of which all is read. Default: the 1,886
+        questions of the subset, from the official file in ``RAGBENCH_DATA`` or in the cache, or
+        from the subset in ``RAGBENCH_DATA``.
     limit : keep the first so many questions, and only their paragraphs.
 
     Returns
@@ -83,8 +93,25 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
 
 def _rows(file: Path) -> Iterable[tuple[str, Any]]:
     """Return ("record 1", row) of a file that is a list."""
+    if ".jsonl" in file.suffixes:
+        return list(read_jsonl(file))
     rows = as_record(Annotated[list[Any], Field(min_length=1)], read_json(file), str(file))
     return [(f"record {number}", row) for number, row in enumerate(rows, 1)]
+
+
+def _official(row: Any) -> Any:
+    """Return a row of the Hub, whose pairs are two lists, in the official shape."""
+    if not isinstance(row, Mapping) or "id" not in row:
+        return row
+    pairs = dict(row, _id=row["id"])
+    for field, names in {
+        "supporting_facts": ("title", "sent_id"),
+        "context": ("title", "sentences"),
+    }.items():
+        lists = row.get(field)
+        if isinstance(lists, Mapping) and lists.keys() >= set(names):
+            pairs[field] = list(zip(*(lists[name] for name in names), strict=True))
+    return pairs
 
 
 class _Reader:
@@ -98,7 +125,7 @@ class _Reader:
         self.excluded: list[tuple[str, str]] = []
 
     def question(self, row: dict, where: str) -> Question | None:
-        record = as_record(_Asked, row, where)
+        record = as_record(_Asked, _official(row), where)
         pages = {}
         for title, sentences in record.context:
             pages[title] = self.paragraphs.add(title, "".join(sentences), sentences)
@@ -136,7 +163,7 @@ class _Asked(FileRecord):
     question: Filled
     answer: Filled
     type: Filled
-    level: Filled
+    level: str = ""  # 2WikiMultihopQA has none
     supporting_facts: Annotated[tuple[tuple[str, StrictInt], ...], Field(min_length=1)]
     context: Annotated[tuple[tuple[str, tuple[str, ...]], ...], Field(min_length=1)]
 
@@ -179,7 +206,7 @@ def supporting_sentences(
     texts = []
     for title, index in facts:
         sentences: Sequence[str] = ()
-        fault = f"{title!r} is no document's title"
+        fault = f"{title!r} is no document's title, or that of several: then name its id"
         if title in pages:
             sentences = pages[title].sentences
             fault = f"that document has {len(sentences)} sentences"
@@ -201,14 +228,11 @@ def fetch_hotpotqa(url: str = _URL) -> Path:
     """
     import pooch
 
-    target = cache_dir("hotpotqa")
-    download = pooch.HTTPDownloader(progressbar=True, timeout=60)
-    sha256 = f"sha256:{OFFICIAL_SHA256}"
-    try:
-        return Path(pooch.retrieve(url, sha256, OFFICIAL_NAME, target, downloader=download))
-    except (OSError, ValueError) as error:  # requests' errors; pooch's, which names both hashes
-        raise DataError(
-            f"{url}: {error}",
-            f"the official file, {sha256}",
-            "try again, or copy the file into RAGBENCH_DATA/hotpotqa; a proxy may have answered",
-        ) from None
+    return download(
+        url,
+        OFFICIAL_SHA256,
+        cache_dir("hotpotqa") / OFFICIAL_NAME,
+        f"the official file, sha256:{OFFICIAL_SHA256}",
+        "the file into RAGBENCH_DATA/hotpotqa",
+        downloader=pooch.HTTPDownloader(progressbar=True, timeout=60),
+    )

@@ -15,15 +15,16 @@ from ragbench.data.files import read_json
 from ragbench.paths import packaged_data
 from ragbench.records import Dataset, Document, Question
 
-MEASURES = ("faithfulness", "completeness", "appropriateness", "naturalness")
-# Scores that came with the answers -> what they are.
+PEOPLES_MEASURES = ("faithfulness", "completeness", "appropriateness", "naturalness")
+# Scores that came with the answers -> what they are, by the file's own descriptions. The last three
+# are set to 0 or 1 by the question's answerability where an answer declines or should.
 RECORDED_SCORES = {
     "RougeL": "ROUGE-L, recorded",
     "Bert-Rec": "BERT recall",
     "Bert-KPrec": "BERT precision in the passages",
     "rl_f": "RAGAS's faithfulness by a model",
-    "rb_llm": "RAD-Bench's judge, a model",
-    "rb_agg": "RAD-Bench's overlap and vectors",
+    "rb_llm": "judge after RAD-Bench, a model",
+    "rb_agg": "BERT and ROUGE-L, harmonic mean",
 }
 _FILE = "reference_subset_with_human_evaluations.json.gz"
 
@@ -41,11 +42,15 @@ class PeoplesGrades:
         reference, chunks, answer; conversation, answerability, and the scores that came with it
         (`RECORDED_SCORES`).
     grades : a row per grade: question_id, system, measure, rater, grade (1, worst, to 4).
+    preferences : a row per answer and rater: question_id, system, rater, win_rate, the share (0,
+        0.5, 1) of the other answers to the question that the rater preferred it to; None where
+        nobody compared answers.
     """
 
     dataset: Dataset
     answers: pd.DataFrame
     grades: pd.DataFrame
+    preferences: pd.DataFrame | None = None
 
     def passages(self, question_id: str) -> list[str]:
         """Return the texts of the passages that the answers to a question were to use."""
@@ -68,25 +73,38 @@ def load_mtrag() -> PeoplesGrades:
     }
     answers = []
     grades = []
+    preferences = []
     for evaluation in content["evaluations"]:
         question = questions[evaluation["task_id"]]
         chunks = [documents[name].text for name in question.meta["doc_ids"]]
         answers.append(_answer(evaluation, question, chunks))
         grades += _grades(evaluation)
+        preferences += _preferences(evaluation)
     meta = {"file": _FILE}
     data = Dataset("mtrag", tuple(questions.values()), tuple(documents.values()), meta=meta)
-    return PeoplesGrades(data, pd.DataFrame(answers), pd.DataFrame(grades))
+    frames = [pd.DataFrame(rows) for rows in (answers, grades, preferences)]
+    return PeoplesGrades(data, *frames)
 
 
 def _grades(evaluation: dict) -> list[dict]:
     """Return a row for each grade that a person gave an answer."""
     grades = []
-    for measure in MEASURES:
+    for measure in PEOPLES_MEASURES:
         for rater, grade in evaluation["annotations"][measure].items():
             row = {"question_id": evaluation["task_id"], "system": evaluation["model_id"]}
             row |= {"measure": measure, "rater": rater, "grade": int(grade["value"])}
             grades.append(row)
     return grades
+
+
+def _preferences(evaluation: dict) -> list[dict]:
+    """Return a row for each person who compared an answer with the others to its question."""
+    answer = {"question_id": evaluation["task_id"], "system": evaluation["model_id"]}
+    compared = evaluation["annotations"]["win-rate"].items()
+    return [
+        answer | {"rater": rater, "win_rate": float(rate["value"]) / 100}
+        for rater, rate in compared
+    ]
 
 
 def _answer(evaluation: dict, question: Question, chunks: list[str]) -> dict:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pandas as pd
 from pydantic import BeforeValidator, ConfigDict, StrictInt
 
@@ -22,6 +23,7 @@ from ragbench.data.files import (
     FileRecord,
     as_record,
     each_record,
+    find_file,
     read_json,
     shared_file,
 )
@@ -58,6 +60,23 @@ _SIDES = (
 ASPECTS = ("correctness", "completeness", "overall")
 _HUMAN = "human_labeled_data.json"
 _RECORDED = "baseline_ragchecker.json"
+_META = "set RAGBENCH_DATA, or pass data/meta_evaluation of RAGChecker's repository"
+# Row of Tables 2 and 5 -> its baseline and metric in the authors' files.
+BASELINES: Mapping[str, tuple[str, str]] = {
+    "BLEU | BLEU-avg": ("crud", "bleu-avg"),
+    "ROUGE | ROUGE-L": ("crud", "rouge-L"),
+    "BERTScore | BERTScore": ("crud", "bertScore"),
+    "TruLens | Groundedness": ("trulens", "groundedness"),
+    "TruLens | Answer Relevance": ("trulens", "answer_relevance"),
+    "ARES | Answer Relevance": ("ares", "Answer Relevance Scores"),
+    "ARES | Answer Faithfulness": ("ares", "Answer Faithfulness Scores"),
+    "RAGAS | Faithfulness": ("ragas", "faithfulness"),
+    "RAGAS | Answer Correctness": ("ragas", "answer_correctness"),
+    "RAGAS | Answer Similarity": ("ragas", "answer_similarity"),
+    "RAGAS | Answer Relevance": ("ragas", "answer_relevancy"),
+    "CRUD-RAG | Precision": ("crud", "QA_avg_F1"),
+    "CRUD-RAG | Recall": ("crud", "QA_recall"),
+}
 
 
 def _or_nan(value: Any) -> Any:
@@ -256,9 +275,8 @@ def load_ragchecker_meta(path: str | Path | None = None) -> pd.DataFrame:
     Source: RAGChecker, section 4.2 (meta evaluation dataset: 280 pairs, 28 in each of 10 domains,
     two annotators each).
     """
-    do = "set RAGBENCH_DATA, or pass data/meta_evaluation of RAGChecker's repository"
     folder = shared_file(
-        path, "ragchecker", "meta_evaluation", name=f"RAGChecker's {_HUMAN}", do=do
+        path, "ragchecker", "meta_evaluation", name=f"RAGChecker's {_HUMAN}", do=_META
     )
     recorded = _recorded_scores(folder)
     people = pd.DataFrame(_pairs(folder, _HUMAN))
@@ -303,3 +321,48 @@ def _key(row: Mapping[str, Any], side: Mapping[str, Any]) -> tuple:
 
 def _pairs(folder: Path, name: str) -> list[dict]:
     return read_json(next(folder.glob(f"{name}*"), folder / name))
+
+
+def load_ragchecker_baselines(
+    path: str | Path | None = None, judge: str | None = "llama3"
+) -> dict[str, np.ndarray]:
+    """Load the recorded scores of the baselines that RAGChecker is compared with.
+
+    Parameters
+    ----------
+    path : as in `load_ragchecker_meta`.
+    judge : of the files: "llama3" is the printed tables' (``baseline_ragas_llama3.json``), None
+        another run of the authors' (``baseline_ragas.json``; there is none of ARES).
+
+    Returns
+    -------
+    row of Table 5 (`BASELINES`) -> scores of both responses, shape (pairs, 2), by position: in the
+    order of `load_ragchecker_meta`. NaN where a baseline gave no score. Rows whose file is not in
+    the folder are left out.
+
+    Source: RAGChecker, Tables 2 and 5; data/meta_evaluation of its repository.
+    """
+    folder = shared_file(
+        path, "ragchecker", "meta_evaluation", name="RAGChecker's baselines", do=_META
+    )
+    suffix = f"_{judge}" if judge else ""
+    files = {}
+    for baseline in dict(BASELINES.values()):
+        file = find_file(folder, f"baseline_{baseline}{suffix}.json")
+        if file is not None:
+            files[baseline] = file
+    return {
+        row: _baseline(files[baseline], baseline, metric)
+        for row, (baseline, metric) in BASELINES.items()
+        if baseline in files
+    }
+
+
+def _baseline(file: Path, baseline: str, metric: str) -> np.ndarray:
+    """Return one metric of both responses of every pair."""
+
+    def scores(row: dict, where: str) -> list[float]:
+        return [float(row[side][baseline][metric]) for side in ("model1", "model2")]
+
+    places = ((f"record {number}", row) for number, row in enumerate(read_json(file), 1))
+    return np.array(each_record(file, places, scores, None))

@@ -6,14 +6,14 @@ A question's judgements are ``meta["relevant"]``: document id -> gain.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from ragbench.data.files import FileRecord, Filled, each_record, read_jsonl
-from ragbench.data.tables import Table
+from ragbench.data.tables import Table, read_ids, read_mapping
 from ragbench.errors import DataError
 from ragbench.records import Dataset, Document, Hit, Question, as_id
 from ragbench.text.layout import holders
@@ -35,7 +35,8 @@ def load_beir(folder: str | Path, split: str = "test") -> Dataset:
     """Load a BEIR folder: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/SPLIT.tsv``.
 
     Questions are those that the split judges, without a true answer. Documents are all of the
-    corpus. DataError also for a judgement of a query or document that is not there.
+    corpus. DataError also for a judgement of a query or document that is not there, and for a file
+    without a judgement.
     """
     folder = Path(folder).expanduser()
     pages = _texts(folder / "corpus.jsonl")
@@ -62,6 +63,12 @@ def _judgements(
 ) -> list[_Judgement]:
     """Read the judgements of a split, each of a query and a document that are there."""
     read = Table.of(path).records(_Judgement, lambda row: (row.query, row.document))
+    if not read:
+        raise DataError(
+            f"{path} holds no judgement below its first line",
+            "a header line (query-id, corpus-id, score), then a judgement a line",
+            "add the header line, or check that the file was written completely",
+        )
     for judgement in read:
         missing = judgement.document
         if judgement.query not in queries:
@@ -87,8 +94,9 @@ def judgements(data: Dataset) -> dict[str, dict[str, int]]:
     unjudged = []
     for question in data.questions:
         meta = question.meta
-        gains = meta.get("relevant") or meta.get("doc_ids", ())
+        gains = read_mapping(meta.get("relevant") or meta.get("doc_ids", ()))
         if not isinstance(gains, Mapping):
+            gains = read_ids(gains)
             gains = dict.fromkeys(gains, 1)
         judged[question.id] = {as_id(name): gain for name, gain in gains.items()}
         if "relevant" not in meta and "doc_ids" not in meta:
@@ -144,34 +152,3 @@ def _trec_cell(value: Any) -> str:
             f"the id {value!r}", "an id without tabs and line breaks, not empty", "rename it"
         )
     return written
-
-
-def document_clusters(dataset: Dataset) -> dict[str, int]:
-    """Number groups of questions that share relevant documents, directly or through others:
-    question id -> group.
-
-    A question without a relevant document (see `judgements`) is a group of its own.
-    """
-    judged = judgements(dataset)
-    return linked_questions(
-        {question.id: judged.get(question.id, ()) for question in dataset.questions}
-    )
-
-
-def linked_questions(documents: Mapping[str, Iterable[Hashable]]) -> dict[str, int]:
-    """Number groups of questions by what names their documents, as `document_clusters` does."""
-    from scipy.cluster.hierarchy import DisjointSet
-
-    groups = DisjointSet()
-    for question, own in documents.items():
-        groups.add((question,))
-        for document in own:
-            node = ("document", document)
-            groups.add(node)
-            groups.merge((question,), node)
-    numbers: dict[tuple, int] = {}
-    clusters = {}
-    for question in documents:
-        root = groups[(question,)]
-        clusters[question] = numbers.setdefault(root, len(numbers))
-    return clusters

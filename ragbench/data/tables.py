@@ -8,6 +8,7 @@ import ast
 import contextlib
 import csv
 import dataclasses
+import datetime
 import io
 import json
 import operator
@@ -24,21 +25,34 @@ from ragbench.data.files import (
     Record,
     check_unpacked,
     each_record,
+    once,
     read_json,
     read_jsonl,
     read_text,
 )
 from ragbench.data.ragchecker import RagResult, RagResults, read_ragchecker
 from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.text.escape import from_csv
 
 _CSVS = (".csv", ".tsv")
+_SEPARATOR = re.compile(r'"?sep=(.)"?(?:\r\n|\r|\n)', re.IGNORECASE)  # as Excel writes it
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
+_LINE_END = re.compile(r"[\r\n]")
 MAX_CELLS = 20_000_000  # of a Parquet file: a run of equal cells takes no room in it
-# An item of a list as Python or numpy writes it; numpy writes no commas.
+# An item of a list as Python or numpy writes it; numpy writes no commas. A list may be a set, or a
+# tuple, which has a comma.
 _ITEM = (
     r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|None|nan"""
-    r"|-?\d+(?:\.\d*)?(?:e[-+]?\d+)?(?=[\s,\]])"
+    r"|-?\d+(?:\.\d*)?(?:e[-+]?\d+)?(?=[\s,\])}])"
 )
-_WRITTEN_LIST = re.compile(rf"\s*\[[\s,]*(?:(?:{_ITEM})[\s,]*)*\]\s*", re.DOTALL)
+_ITEMS = rf"[\s,]*(?:(?:{_ITEM})[\s,]*)*"
+_IN_BRACKETS = rf"(?:\[{_ITEMS}\]|\{{{_ITEMS}\}}|\((?:\s*(?:{_ITEM})\s*,{_ITEMS}|\s*)\))"
+_WRITTEN_LIST = re.compile(
+    rf"\s*(?:{_IN_BRACKETS}|set\(\)|(?:frozenset|array)\({_IN_BRACKETS}?(?:,\s*dtype=\w+)?\))\s*",
+    re.DOTALL,
+)
+# What divides the ids of a cell: the first of these that is in it.
+_BETWEEN_IDS = ("||", "|", "\n", "\t", ";", "；", ",", "，", "、")
 
 
 class Table(NamedTuple):
@@ -62,6 +76,8 @@ class Table(NamedTuple):
         rows = source
         if isinstance(rows, Mapping) and "results" in rows:
             rows = read_ragchecker(rows, name)
+        if isinstance(rows, Mapping):
+            rows = _test_cases(rows.get("testRunData", rows))
         if isinstance(rows, RagResults):
             rows = rows.results
         if hasattr(rows, "to_pandas"):
@@ -175,7 +191,7 @@ def _simple_name(column: str) -> str:
 
 
 def _csv_cell(text: str, is_list: bool) -> Any:
-    if is_list and text.lstrip().startswith("["):
+    if is_list and (text.lstrip().startswith("[") or _WRITTEN_LIST.fullmatch(text)):
         return read_list(text)
     if is_list and "||" in text:
         return [part.strip() for part in text.split("||") if part.strip()]
@@ -184,20 +200,37 @@ def _csv_cell(text: str, is_list: bool) -> Any:
 
 def is_missing(value: Any) -> bool:
     """Tell whether a cell is empty: None, NaN or pandas' NA."""
-    return value is None or (pd.api.types.is_scalar(value) and bool(pd.isna(value)))
+    if value is None or isinstance(value, str):  # most cells, and quickly
+        return value is None
+    return pd.api.types.is_scalar(value) and bool(pd.isna(value))
 
 
 def _plain(value: Any) -> Any:
-    """Return a cell as a value of Python: lists for arrays, tuples and sets; None where it is
-    empty.
+    """Return a cell as a value of Python: lists for arrays, tuples and sets, dates as text; None
+    where it is empty.
     """
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, tuple | set | frozenset):
-        return list(value)
+        value = list(value)
     if is_missing(value):
         return None
-    return value
+    if isinstance(value, list) and not are_texts(value):
+        return [_date_text(item) for item in value]
+    return _date_text(value)
+
+
+def are_texts(values: Sequence[Any]) -> bool:
+    """Tell, quickly, whether all values are bare texts, which need no reading."""
+    return set(map(type, values)) == {str}
+
+
+def _date_text(value: Any) -> Any:
+    """Return a date as text, 1841-05-03, with its time if it has one; other values as they are."""
+    if not isinstance(value, datetime.date) or is_missing(value):
+        return value
+    text = str(value)
+    return text.removesuffix(" 00:00:00")
 
 
 def _frame_of_columns(columns: Mapping[str, Any], name: str) -> pd.DataFrame:
@@ -208,6 +241,31 @@ def _frame_of_columns(columns: Mapping[str, Any], name: str) -> pd.DataFrame:
         return pd.DataFrame(dict(columns), dtype=object)
     except ValueError:  # of unequal lengths, or of single cells
         raise _no_table(columns, name) from None
+
+
+def _test_cases(rows: Any) -> Any:
+    """Return the cases of a test run of DeepEval, with its names in Python; else what is given."""
+    if not isinstance(rows, Mapping) or not isinstance(rows.get("testCases"), list):
+        return rows
+    cases = []
+    for case in rows["testCases"]:
+        values = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): case[name] for name in case}
+        cases.append(values)
+    return cases
+
+
+def with_squad_answers(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return SQuAD's rows with their true answers as ``reference``, a list; else what is given.
+
+    SQuAD keeps them as ``answers``: {"text": [...], "answer_start": [...]}.
+    """
+    cells = frame.get("answers", [None])
+    if "reference" in frame or not all(
+        isinstance(cell, Mapping) and "text" in cell for cell in cells
+    ):
+        return frame
+    texts = [list(dict.fromkeys(cell["text"])) for cell in cells]
+    return frame.assign(reference=pd.Series(texts, frame.index, dtype=object))
 
 
 def _has_fields(row: Any) -> bool:
@@ -256,7 +314,7 @@ def _read_file(path: Path) -> Table:
     if ending == ".json":
         return Table.of(read_json(path), str(path))
     if ending == ".parquet":
-        return Table.of(_read_parquet(path), str(path))
+        return Table.of(read_parquet(path), str(path))
     if ending in _READERS:
         rows = dict(_READERS[ending](path))  # by place
         frame = pd.DataFrame(list(rows.values()), dtype=object)
@@ -276,18 +334,29 @@ def _read_file(path: Path) -> Table:
 
 def _read_csv(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield ("line 3", record) of a CSV file with a header line; commas, semicolons or tabs are
-    between the cells. Rows of empty cells, as spreadsheets leave them, are none.
+    between the cells, or what a first line "sep=;" names. Rows of empty cells, as spreadsheets
+    leave them, are none. A TSV has tabs and no quoting, unless its writer quoted (`_has_quoting`).
 
     DataError for a row with too few or too many cells, and for a column that occurs twice.
     """
     csv.field_size_limit(2**31 - 1)  # the module's own is shorter than a document
     text = read_text(path).lstrip("\r\n")
-    header = re.split(r"[\r\n]", text, maxsplit=1)[0]
-    separator = max(",;\t", key=header.count)
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
+    separator = _most_frequent_separator(text)
+    named = _SEPARATOR.match(text)
+    if named:
+        separator = named[1]
+        text = text[named.end() :]
+    quoting = csv.QUOTE_MINIMAL
+    do = f'put cells that hold {separator!r} or line breaks in double quotes, a quote as ""'
+    if ".tsv" in path.suffixes:
+        separator = "\t"
+        if not _has_quoting(text):
+            quoting = csv.QUOTE_NONE
+    lines = io.StringIO(text, newline="")
+    reader = csv.DictReader(lines, strict=True, delimiter=separator, quoting=quoting)
     heads = enumerate(reader.fieldnames or (), 1)
     # a spreadsheet may leave columns without a head
-    columns = [head or f"column {number}" for number, head in heads]
+    columns = [from_csv(head) or f"column {number}" for number, head in heads]
     reader.fieldnames = columns
     try:
         if len(set(columns)) < len(columns):
@@ -296,19 +365,43 @@ def _read_csv(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
             if None in row or None in row.values():
                 raise csv.Error(f"the number of cells differs from the header's {len(columns)}")
             if any(row.values()):
-                yield f"line {reader.line_num}", row
+                if quoting == csv.QUOTE_NONE:
+                    row = {name: _unquoted(cell) for name, cell in row.items()}
+                cells = {name: from_csv(cell) for name, cell in row.items()}
+                yield f"line {reader.line_num + bool(named)}", cells
     except csv.Error as error:
         raise DataError(
-            f"{path}, line {reader.line_num}: {error}",
+            f"{path}, line {reader.line_num + bool(named)}: {error}",
             "one cell for each column, quotes closed",
-            f'put cells that hold {separator!r} or line breaks in double quotes, a quote as ""',
+            do,
         ) from None
+
+
+def _most_frequent_separator(text: str) -> str:
+    header, *_ = _LINE_END.split(text, maxsplit=1)
+    return max(",;\t", key=header.count)
+
+
+def _has_quoting(text: str) -> bool:
+    """Tell whether cells of a TSV are quoted as in a CSV: all heads are, or tabs or line breaks
+    stand in a cell, so that lines differ in their number of cells.
+    """
+    lines = [line for line in _LINE_END.split(text) if line]
+    heads = lines[0].split("\t")
+    return all(map(_QUOTED.fullmatch, heads)) or len({line.count("\t") for line in lines}) > 1
+
+
+def _unquoted(cell: str) -> str:
+    """Return a cell whose quotation marks pandas or a spreadsheet doubled as it was."""
+    if _QUOTED.fullmatch(cell) and '"' in cell[1:-1]:
+        return cell[1:-1].replace('""', '"')
+    return cell
 
 
 _READERS = {".csv": _read_csv, ".tsv": _read_csv, ".jsonl": read_jsonl, ".jl": read_jsonl}
 
 
-def _read_parquet(path: Path) -> pd.DataFrame:
+def read_parquet(path: Path) -> pd.DataFrame:
     """Read a Parquet file, of which the number of cells is bounded first, then the bytes."""
     try:
         import pyarrow
@@ -352,31 +445,63 @@ def _batch_rows(path: Path, head: Any) -> int:
 
 
 def read_list(value: Any) -> Any:
-    """Read a list that is written as text, by JSON, Python or numpy; another text is a list of one.
+    """Read a list, tuple or set that is written as text, by JSON, Python or numpy; another text is
+    a list of one.
 
     What cannot be read, and what is no text, is returned as it is.
     """
     if not isinstance(value, str):
         return value
-    if not value.lstrip().startswith("["):
-        return [value]
-    with contextlib.suppress(json.JSONDecodeError, RecursionError):  # brackets by the thousand
-        return json.loads(value)
+    is_list = value.lstrip().startswith("[")
+    if is_list:
+        with contextlib.suppress(ValueError, RecursionError):  # brackets by the thousand
+            return json.loads(value, object_pairs_hook=once)
     if not _WRITTEN_LIST.fullmatch(value):
-        return value
+        return value if is_list else [value]
+    value = re.sub(r",\s*dtype=\w+\)\s*\Z", "", value)
     items = re.findall(_ITEM, value, re.DOTALL)
     return [None if item == "nan" else ast.literal_eval(item) for item in items]
 
 
+def read_ids(value: Any) -> Any:
+    """Read the ids of a cell: a list, also as text; else a text with ``||``, ``|``, a line break, a
+    tab, a semicolon or a comma between the ids, the first of these that is in it; else with blanks
+    between them, where each id has a digit.
+
+    >>> read_ids("d1, d2"), read_ids("d1 d2"), read_ids("Ada Ruck")
+    (['d1', 'd2'], ['d1', 'd2'], ['Ada Ruck'])
+    """
+    listed = read_list(value)
+    if not isinstance(value, str) or listed != [value]:
+        return listed
+    mark = next((mark for mark in _BETWEEN_IDS if mark in value.strip()), None)
+    parts = value.split(mark)
+    if mark is None and not all(re.search(r"\d", part) for part in parts):
+        return listed
+    return [part.strip() for part in parts if part.strip()]
+
+
 def read_mapping(value: Any) -> Any:
-    """Read a mapping, which may be written as text by Python, without its empty places: Parquet has
-    one for every key of every row.
+    """Read a mapping, which may be written as text by JSON or Python, without its empty places:
+    Parquet has one for every key of every row.
 
     What cannot be read, and what is no mapping, is returned as it is.
     """
     if isinstance(value, str) and value.lstrip().startswith("{"):
-        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-            value = ast.literal_eval(value.strip())
+        value = _written_mapping(value.strip())
     if not isinstance(value, Mapping):
         return value
     return {key: cell for key, cell in value.items() if not is_missing(cell)}
+
+
+def _written_mapping(text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=once)
+    except RecursionError:
+        return text
+    except ValueError as error:
+        if not isinstance(error, json.JSONDecodeError):  # a key twice
+            return text
+    with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+        return ast.literal_eval(text)
+    return text

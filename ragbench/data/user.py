@@ -20,12 +20,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
+import pandas as pd
 from pydantic import BeforeValidator, StrictInt
 
 from ragbench.data.documents import READERS, read_documents
 from ragbench.data.files import FileRecord, Filled, OfWords, as_record
 from ragbench.data.hotpotqa import supporting_sentences
-from ragbench.data.tables import Table, read_list
+from ragbench.data.tables import Table, read_list, with_squad_answers
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.paths import packaged_data, written_whole
 from ragbench.records import Dataset, Document, Question, as_id
@@ -131,10 +132,12 @@ def _unaccepted_drafts(questions: Sequence[Question]) -> str:
 def _read_questions(
     source: Source, fields: Mapping[str, str], documents: Sequence[Document]
 ) -> list[Question]:
-    # the first document of a title
-    by_title = {document.title: document for document in reversed(documents)}
+    uses = Counter(document.title for document in documents)
+    by_title = {document.id: document for document in documents}
+    by_title |= {d.title: d for d in documents if uses[d.title] == 1}
     needed = ["question", "answer"]
-    table = _in_our_names(Table.of(source), _QUESTION, fields, needed)
+    table = Table.of(source)
+    table = _in_our_names(table._replace(frame=_squad(table.frame)), _QUESTION, fields, needed)
     if {"contexts", "ground_truth", "answer"} <= {*table.frame}:
         raise DataError(
             f"{table.name}: columns of answers that were already given ({', '.join(table.frame)})",
@@ -153,6 +156,18 @@ def _read_questions(
             stacklevel=3,
         )
     return list(itertools.compress(questions, ~repeats))
+
+
+def _squad(frame: Any) -> Any:
+    """Return SQuAD's rows with the first of their true answers, and the passage that it stands in;
+    else what is given. All of them stay in ``answers``.
+    """
+    rows = with_squad_answers(frame)
+    if rows is frame or "answer" in frame or "context" not in frame:
+        return frame
+    answers = [next(iter(texts), None) for texts in rows["reference"]]
+    passages = [[text] for text in frame["context"]]
+    return frame.assign(answer=answers, references=pd.Series(passages, frame.index))
 
 
 def load_documents(
@@ -184,7 +199,10 @@ def load_documents(
 
 
 def save_questions(questions: Iterable[Question], path: str | Path) -> Path:
-    """Write questions as JSON lines that `load_questions` reads, and return the path."""
+    """Write questions as JSON lines that `load_questions` reads, and return the path.
+
+    DataError where there is a file of other questions: accepted ones could be in it.
+    """
     lines = []
     for question in questions:
         row = {
@@ -196,10 +214,13 @@ def save_questions(questions: Iterable[Question], path: str | Path) -> Path:
             "level": question.level,
         }
         lines.append(json.dumps(row | question.meta, ensure_ascii=False) + "\n")
+    text = "".join(lines)
     path = Path(path).expanduser()
+    if path.exists() and path.read_bytes() != text.encode():
+        raise DataError(f"there is a file {path}", "a new file", "name another, or move it")
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as part:
-        part.write_text("".join(lines), encoding="utf-8", newline="\n")
+        part.write_text(text, encoding="utf-8", newline="\n")
     return path
 
 

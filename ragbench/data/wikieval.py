@@ -13,7 +13,8 @@ from typing import Literal, NamedTuple
 import pandas as pd
 
 from ragbench.data.files import each_record, read_jsonl, shared_file
-from ragbench.errors import check_known
+from ragbench.data.tables import read_parquet
+from ragbench.errors import NotHereError, check_known
 
 Dimension = Literal["faithfulness", "answer_relevance", "context_relevance"]
 # Dimension -> the better text, the worse one, and what faithfulness is judged against.
@@ -44,9 +45,10 @@ def load_wikieval(path: str | Path | None = None) -> pd.DataFrame:
 
     Parameters
     ----------
-    path : JSON lines with the fields question, context_v1, context_v2 (lists of texts, or one
-        text), answer, ungrounded_answer, poor_answer and optionally source. "Question:" and
-        "Answer:" before a text are taken off. Default: ``RAGBENCH_DATA/wikieval``.
+    path : JSON lines, the release's Parquet file, or a folder with one of them. Fields: question,
+        context_v1, context_v2 (lists of texts, or one text), answer, ungrounded_answer, poor_answer
+        and optionally source. "Question:" and "Answer:" before a text are taken off. Default:
+        ``RAGBENCH_DATA/wikieval``.
 
     Returns
     -------
@@ -58,8 +60,18 @@ def load_wikieval(path: str | Path | None = None) -> pd.DataFrame:
     Source: RAGAS, section 4 (50 rows).
     """
     do = "set RAGBENCH_DATA, or pass WikiEval as JSON lines"
-    file = shared_file(path, "wikieval", "wikieval.jsonl", name="WikiEval", do=do)
-    records = each_record(file, read_jsonl(file), _row, None)
+    place = shared_file(path, "wikieval", name="WikiEval", do=do)
+    file = place
+    if place.is_dir():
+        found = [*place.glob("wikieval.jsonl*"), *sorted(place.rglob("*.parquet"))]
+        if not found:
+            raise NotHereError(f"WikiEval is not in {place}", "wikieval.jsonl or *.parquet", do)
+        file = found[0]
+    rows = read_jsonl(file)
+    if file.suffix == ".parquet":
+        table = read_parquet(file).to_dict("records")
+        rows = ((f"row {number}", row) for number, row in enumerate(table, 1))
+    records = each_record(file, rows, _row, None)
     rows = pd.DataFrame(records)
     ids = [f"wikieval-{number + 1:02d}" for number in rows.index]
     rows.insert(0, "id", ids)

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from itertools import product
 from numbers import Integral
@@ -46,6 +47,7 @@ from ragbench.experiment.run import OPTIONS, Cell, run_experiment
 from ragbench.generation import PROMPTS
 from ragbench.labelling.grades import PROMPT as GRADING
 from ragbench.llm import Cassette, Plan
+from ragbench.llm.cassette import MODE_VARIABLE
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.table import find_numbers
 from ragbench.paths import results_dir
@@ -165,7 +167,7 @@ class Experiment(BaseModel):
         """
         path = Path(path).expanduser()
         path = path / "experiment.yaml" if path.is_dir() else path
-        settings = _read_yaml(path, [*cls.model_fields, "code"])
+        settings = _read_yaml(path)
         try:
             if "code" in settings:
                 import_code(path.parent, settings.pop("code"))
@@ -313,14 +315,15 @@ class Experiment(BaseModel):
     def open_cassette(
         self, *, make: bool = True
     ) -> contextlib.AbstractContextManager[Cassette | None]:
-        """Open the run's cassette; None without models, without one, or where it is not there and
-        not to be made.
+        """Open the run's cassette; None where nobody answers, or where it is not there and not to
+        be made.
         """
-        people = [*self.generator.values(), *self.judge.values(), self.labels]
-        if not any(map(is_model, people)):
+        if not self.generator and not is_model(self.labels):
             return contextlib.nullcontext()
         if isinstance(self.cassette, Cassette):
             return contextlib.nullcontext(self.cassette)
+        if not any(map(is_model, [*self.generator.values(), *self.judge.values(), self.labels])):
+            make = make and os.environ.get(MODE_VARIABLE) != "replay"
         path = self.cassette or self.home / "cassette.sqlite"
         if make or path.exists():
             return Cassette(path)
@@ -426,19 +429,13 @@ for _tag, _pattern, _first in (
     )
 
 
-def _read_yaml(path: Path, keys: Collection[str]) -> dict[str, Any]:
-    """Read the keys of an experiment file; ConfigError or DataError names file and line.
-
-    ``keys`` : those that stand at the beginning of a line.
-    """
+def _read_yaml(path: Path) -> dict[str, Any]:
+    """Read the keys of an experiment file; ConfigError or DataError names file and line."""
     text = read_text(path)
     try:
         _check_aliases(text)
         settings = yaml.load(text, _Loader)  # a SafeLoader
     except (yaml.YAMLError, ValueError, TypeError) as error:
-        slip = _known_slip(path, text, keys)
-        if slip is not None:
-            raise slip from None
         place = str(path)
         mark = getattr(error, "problem_mark", None)
         if mark is not None:
@@ -465,27 +462,6 @@ def _check_aliases(text: str) -> None:
         raise yaml.MarkedYAMLError(
             problem=f"more than {_MAX_ALIASES} aliases (*name)", problem_mark=mark
         )
-
-
-def _known_slip(path: Path, text: str, keys: Collection[str]) -> ConfigError | None:
-    """Say what is wrong with a key at the line where it stands; PyYAML often names a later one."""
-    key = "|".join(keys)
-    slips = (
-        (rf"\t\s*({key})\s*:", "begins with a tab", "replace the tab by blanks"),
-        (rf" +({key})\s*:", "is indented", "remove the blanks before it"),
-        (rf"({key}):\S", "has no blank after the colon", "write '{}: {}'"),
-    )
-    for number, line in enumerate(text.splitlines(), 1):
-        for pattern, what, do in slips:
-            if re.match(pattern, line):
-                plain = line.strip()
-                name, _, value = plain.partition(":")
-                return ConfigError(
-                    f"{path}, line {number}: {plain[:60]!r} {what}",
-                    "key: value",
-                    do.format(name, value),
-                )
-    return None
 
 
 def _line_of(message: str, path: Path) -> str:

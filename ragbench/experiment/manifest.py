@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import inspect
@@ -20,30 +21,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from ragbench import __version__
-from ragbench.embedding import MiniLM
 from ragbench.errors import ConfigError, DataError
-from ragbench.experiment.axes import AXES, is_model
+from ragbench.experiment.axes import AXES
 from ragbench.experiment.rows import (
     MANIFEST,
     ROWS,
     Row,
     load_manifest,
-    load_run,
     no_room,
     open_file,
 )
 from ragbench.generation import PROMPTS
-from ragbench.llm import Cassette
 from ragbench.llm.failures import redact, sounds_secret
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.paths import written_whole
-from ragbench.prompts import load_prompt, prompt_hash
+from ragbench.prompts import prompt_hash
 from ragbench.records import Chunk, Dataset
-from ragbench.retrieval import RETRIEVERS, make_retriever
-from ragbench.retrieval.text import TOKENIZERS
 from ragbench.text.languages import other_languages
 
 CHECKOUT = Path(__file__).parents[2]  # where this package is not installed
@@ -166,7 +161,6 @@ class RunFiles:
 
     def __init__(self, run: Any) -> None:
         self.folder = run.experiment.home
-        self.cassette = run.cassette
         self.rows = run.count()
         self.entry: dict[str, Any] = {
             "began": _now(),
@@ -176,33 +170,9 @@ class RunFiles:
             "failed": Counter(),  # rows by the kind of their error
         }
         self.manifest = _describe_run(run)
-        self.manifest["inputs_sha256"] = _inputs_sha256(run, self.manifest)
         self.path = self.folder / ROWS
         self.earlier = 0  # rows of the run before
         self._sha256 = hashlib.sha256()
-
-    def unchanged_rows(self) -> pd.DataFrame | None:
-        """Return the rows that are there, if the run would make the same again; None where it may
-        not.
-
-        They are those of the manifest, of the same inputs and replies, all there, and none failed.
-        """
-        inputs = self.manifest["inputs_sha256"]
-        if inputs is None or not (self.folder / MANIFEST).exists():
-            return None
-        try:
-            manifest = load_manifest(self.folder)
-            last = manifest["runs"][-1]
-            recorded = (manifest.get("inputs_sha256"), last.get("rows_made"), last["failed"])
-            if recorded != (inputs, self.rows, {}):
-                return None
-            if manifest.get("cassette_sha256") != _replies_sha256(self.cassette):
-                return None
-            rows, _ = load_run(self.folder)
-        except DataError:
-            return None
-        rows["cached"] = rows["cached"].where(rows["cached"].isna(), True)
-        return rows
 
     def begin(self) -> None:
         """Make ready to write; ConfigError where the folder is that of another experiment."""
@@ -239,7 +209,6 @@ class RunFiles:
         rows_made = self.entry["rows_made"]
         self.entry["ended"] = _now()
         self.manifest["rows_sha256"] = self._sha256.hexdigest()
-        self.manifest["cassette_sha256"] = _replies_sha256(self.cassette)
         try:
             if rows_made < min(self.rows, self.earlier):
                 warnings.warn(
@@ -247,6 +216,7 @@ class RunFiles:
                     "run again to replace them",
                     stacklevel=4,
                 )
+                self._note_sitting()
                 return
             self._write_manifest()
             if self.path.exists():
@@ -254,6 +224,15 @@ class RunFiles:
         finally:
             if self.earlier:
                 self.path.unlink(missing_ok=True)
+
+    def _note_sitting(self) -> None:
+        """Note in the earlier manifest that this run was begun; the last entry stays that of the
+        rows.
+        """
+        with contextlib.suppress(DataError):
+            self.manifest = load_manifest(self.folder)
+            self.manifest["runs"].insert(-1, self.entry)
+            self._write_manifest()
 
     def _write_manifest(self) -> None:
         text = json.dumps(self.manifest, indent=1, ensure_ascii=False, sort_keys=True)
@@ -295,70 +274,6 @@ def _earlier_runs(folder: Path, name: str) -> list[dict[str, Any]]:
     return manifest["runs"]
 
 
-def _inputs_sha256(run: Any, described: Mapping[str, Any]) -> str | None:
-    """Return one hash of all that rows are made of, but for the replies of models.
-
-    It is of the manifest (which has a hash of all documents and of all chunks), the code of this
-    package, every question and cell, and the prompts. None where a function or object of the user's
-    takes part, which may have changed.
-    """
-    experiment = run.experiment
-    if not _is_known(experiment):
-        return None
-    files = sorted(Path(__file__).parents[1].rglob("*.py"))
-    if experiment.tokenizer is not None:
-        files.append(experiment.tokenizer)
-    total = hashlib.sha256()
-    for path in files:
-        total.update(path.read_bytes())
-    settings = {name: value for name, value in described.items() if name != "git"}
-    total.update(json.dumps(settings, default=_as_json).encode())
-    for place, prompt in experiment.prompts.items():
-        total.update(f"{place} {load_prompt(prompt)}".encode())
-    for name, data in run.data.items():
-        for part in (*data.questions, *experiment.cells(name)):
-            total.update(repr(part).encode(errors="surrogatepass"))
-    return total.hexdigest()
-
-
-def _is_known(experiment: Any) -> bool:
-    """Say whether all that makes rows is of this package, a model or a file, and nobody's code."""
-    if not isinstance(experiment.tokenizer, Path | None):
-        return False
-    people = [*experiment.generator.values(), *experiment.judge.values()]
-    if not all(map(is_model, people)):
-        return False
-    return all(map(_is_shipped, experiment.retriever.values()))
-
-
-def _is_shipped(build: Any) -> bool:
-    """Say whether a retriever is of this package, with plain settings and MiniLM's vectors."""
-    if not isinstance(build, functools.partial) or build.func is not make_retriever:
-        return False
-    tokenizer = build.keywords.get("tokenizer", "auto")
-    if tokenizer == "auto":
-        tokenizer = "words"
-    parts = (RETRIEVERS[build.args[0]], TOKENIZERS.get(tokenizer))
-    return all(map(_is_of_package, parts)) and all(map(_is_plain, build.keywords.values()))
-
-
-def _is_plain(setting: Any) -> bool:
-    if isinstance(getattr(setting, "embedder", setting), MiniLM):
-        return True
-    return setting is None or isinstance(setting, str | int | float)
-
-
-def _is_of_package(thing: Any) -> bool:
-    return str(getattr(thing, "__module__", "")).partition(".")[0] == "ragbench"
-
-
-def _replies_sha256(cassette: Cassette | None) -> str | None:
-    """Return one hash of the replies on a cassette."""
-    if cassette is None:
-        return None
-    return _sha256(cassette.rows("SELECT key, answer FROM replies ORDER BY key"))
-
-
 def _describe(value: Any) -> Any:
     """Return what a manifest says of a value, ready for JSON.
 
@@ -396,7 +311,7 @@ def _describe_object(thing: Any) -> dict[str, Any]:
 def _name(thing: Any) -> str:
     # A user's class is "__main__" in a notebook and something else when imported; it is the same
     # class.
-    if _is_of_package(thing):
+    if str(thing.__module__).partition(".")[0] == "ragbench":
         return f"{thing.__module__}.{thing.__qualname__}"
     return thing.__qualname__
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import math
+import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from ragbench.embedding import CachedEmbeddings
-from ragbench.experiment.axes import is_model
+from ragbench.experiment.axes import NONE, is_model
 from ragbench.experiment.rows import Row
 from ragbench.experiment.run import Run
 from ragbench.labelling.grades import group_answers
 from ragbench.llm import Cassette, Plan, PlannedStep, plan
 from ragbench.onnx_models import cores
-from ragbench.records import Answer
+from ragbench.records import GRADES, Answer
 from ragbench.retrieval.base import inner_searches
 
 
@@ -42,8 +43,6 @@ def plan_experiment(experiment: Any) -> Plan:
         if is_known:
             recorded = _recorded_rows(run)
         planned += _asked(run, cassette, recorded)
-    if experiment.metrics:
-        planned += Plan((), (f"metrics: {', '.join(experiment.metrics)}, after the run",))
     return planned
 
 
@@ -53,18 +52,24 @@ def _asked(run: Run, cassette: Cassette | None, recorded: Sequence[Row] | None) 
     for axis, step in (("generator", "generation"), ("judge", "grading")):
         for label, person in getattr(run.experiment, axis).items():
             calls = _calls(run, axis, label)
-            if not is_model(person):
-                planned += _step(step, calls)
-                continue
             recorded_calls = None
             if recorded is not None:
                 recorded_calls = _recorded_calls(recorded, axis, label)
-            planned += plan({step: calls}, person, cassette, recorded=recorded_calls)
+            if is_model(person):
+                planned += plan(
+                    {step: calls},
+                    person,
+                    cassette,
+                    recorded=recorded_calls,
+                    concurrency=run.experiment.concurrency,
+                )
+            else:
+                planned += _step(step, calls, cached=recorded_calls or 0)
     return planned
 
 
-def _step(name: str, calls: int, seconds: float = 0.0) -> Plan:
-    return Plan((PlannedStep(name, calls, remaining=calls, seconds=seconds),))
+def _step(name: str, calls: int, seconds: float = 0.0, cached: int = 0) -> Plan:
+    return Plan((PlannedStep(name, calls, cached, calls - cached, seconds),))
 
 
 def _embeddings(run: Run) -> Plan:
@@ -152,25 +157,58 @@ def _calls(run: Run, axis: str, label: str) -> int:
     return count
 
 
+def planned_rows(experiment: Any) -> list[Row] | None:
+    """Return the rows of a run as far as they are known before it, for the plan of its metrics.
+
+    An answer that is not recorded is a sentence that stands for it. None where vectors are missing,
+    without which nothing can be searched.
+    """
+    with CachedEmbeddings.only_from_disk(), experiment.open_cassette(make=False) as cassette:
+        options = experiment.options | {"progress": False, "on_miss": "reply"}
+        run = Run(experiment, cassette, options)
+        run.build()
+        if run.not_cut or _texts_are_missing(run):
+            return None
+        rows = _rows_without_asking(run)
+    for row in rows:
+        if row.answer is None:
+            row.status = "ok"
+            row.answer = f"{row.generator} has not answered yet what {row.place} stands for here."
+        if row.judge != NONE and row.grade is None:
+            row.grade = max(row.judge_scale or GRADES)
+    return rows
+
+
+def _texts_are_missing(run: Run) -> bool:
+    return any(texts for _, texts in _texts_to_embed(run))
+
+
 def _recorded_rows(run: Run) -> list[Row] | None:
     """Return the rows whose answers are recorded under the run's own keys.
 
-    Rows are made as the run makes them, from the cassette alone. None where that would ask an
-    object of the user's.
+    None where an object of the user's grades, which is not recorded.
     """
-    experiment = run.experiment
-    tape = run.cassette
-    if tape is None:
+    if run.cassette is None:
         return []
-    if not all(map(is_model, [*experiment.generator.values(), *experiment.judge.values()])):
+    if not all(map(is_model, run.experiment.judge.values())):
         return None
+    return [row for row in _rows_without_asking(run) if row.cached]
+
+
+def _rows_without_asking(run: Run) -> list[Row]:
+    """Make rows as the run makes them, from the cassette alone."""
     with contextlib.ExitStack() as stack:
+        tape = run.cassette
+        if tape is None:
+            empty = stack.enter_context(tempfile.TemporaryDirectory())
+            tape = Cassette(Path(empty) / "empty.sqlite")
         if tape.mode == "record":
             tape = stack.enter_context(Cassette(tape.path, "replay"))
         run.cassette = tape
+        run.only_recorded = True
         run.meet_models()
         run.pool = stack.enter_context(ThreadPoolExecutor(cores()))
-        return [row for rows in run.rows() for row in rows if row.cached]
+        return [row for rows in run.rows() for row in rows]
 
 
 def _recorded_calls(rows: Sequence[Row], axis: str, label: str) -> int:

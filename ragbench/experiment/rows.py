@@ -24,6 +24,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from ragbench.errors import DataError
 from ragbench.generation import PROMPTS
+from ragbench.metrics.ir_score import Match
 from ragbench.paths import results_dir
 
 ROWS = "rows.jsonl"
@@ -55,6 +56,7 @@ class Row:
     level: str = ""
     topic: Any = None
     ir_score: float | None = None
+    match: str = "substring"  # of the IR score, see `ragbench.metrics.ir_score.MATCHES`
     context_tokens: int | None = None
     hits: list[str] | None = None  # ids of chunks, best first
     zero_hits: int | None = None  # hits with a score of 0
@@ -231,7 +233,8 @@ def run_folder(run: str | os.PathLike[str]) -> Path:
         places += [home / path, home / folder_name(str(run))]
     with contextlib.suppress(OSError):  # a name too long for a file is no run
         for folder in places:
-            if (folder / ROWS).is_file():
+            # a run that was stopped before its first row has a manifest alone
+            if (folder / ROWS).is_file() or (folder / MANIFEST).is_file():
                 return folder
     names: list[str] = []
     for home in homes:  # this folder's, before the checkout's
@@ -273,6 +276,16 @@ class _Run(BaseModel):
     failed: dict[str, int] = {}
 
 
+class _Parameters(BaseModel):
+    """Those that the methods cannot be written without."""
+
+    k: Any
+    N: list[int]
+    match: Match
+    order: Any
+    per_prompt: Any
+
+
 class _Manifest(BaseModel):
     """What is read again from a manifest, with its types."""
 
@@ -281,7 +294,7 @@ class _Manifest(BaseModel):
     machine: dict[str, Any]
     axes: dict[str, dict[str, dict[str, Any]]] = {}
     chunkers: dict[str, dict[str, Any]] = {}
-    parameters: dict[str, Any]
+    parameters: _Parameters
     prompts: dict[str, str] = {}
     seeds: dict[str, int | None] = {}
     packages: dict[str, str] = {}
@@ -360,13 +373,8 @@ def load_run(run: str | os.PathLike[str]) -> tuple[pd.DataFrame, dict[str, Any]]
     return as_frame(rows), manifest
 
 
-def system_names(rows: pd.DataFrame) -> list[str]:
-    """Name the system of each row: "BM25, k=5@300".
-
-    It is the retriever, the other axes that take several values, and N. Without documents there is
-    no chunker and no k; where the generator has another prompt with documents, the prompt that was
-    asked stands there too.
-    """
+def _system_names(rows: pd.DataFrame) -> pd.Series:
+    """Name the system of each row, see `answers_of`."""
     alone = rows["N"] == 0
     depths = "k=" + rows["k"].astype(str)
     budgets = rows["N"].astype(str)
@@ -381,7 +389,10 @@ def system_names(rows: pd.DataFrame) -> list[str]:
         prompts = rows["prompt"].astype(str)
         is_variant = alone & rows["generator"].isin(_own_prompts(rows[~alone]))
         names = names.where(~is_variant, names + ", prompt " + prompts)
-    return (names + "@" + budgets).tolist()
+    names = names + "@" + budgets
+    if rows["data"].nunique() > 1:
+        names = names + " on " + rows["data"]
+    return names
 
 
 def _own_prompts(rows: pd.DataFrame) -> set[str]:
@@ -400,15 +411,12 @@ def measure_answers(rows: pd.DataFrame, metric: Callable[[str, str], float]) -> 
 
 
 def answers_of(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add ``system`` to the rows of a run, as `ragbench.score` reads them.
+    """Add ``system`` to the rows of a run, as `ragbench.score` reads them: "BM25, k=5@300".
 
     It is the retriever, the other axes that take several values, and N. Without documents, at
-    N = 0, there are no chunks and no context.
+    N = 0, there are no chunks and no context, no chunker and no k; where the generator has another
+    prompt with documents, the prompt that was asked stands there too.
     """
-    names = system_names(rows)
-    if rows["data"].nunique() > 1:
-        pairs = zip(names, rows["data"], strict=True)
-        names = [f"{name} on {data}" for name, data in pairs]
     texts = rows[["context", "chunks"]].astype(object)
     texts = texts.where(texts.notna(), None)
-    return rows.assign(system=names, **texts)
+    return rows.assign(system=_system_names(rows), **texts)

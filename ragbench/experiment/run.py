@@ -1,9 +1,9 @@
 """A run is a loop: search, cut at every N, score, answer, grade; rows are appended block by block
 of questions.
 
-What costs money or hours is remembered where it is made: replies of models on the cassette, vectors
-in the cache, answers of functions beside the rows. A run that broke off is started again; there is
-nothing else to resume.
+What costs money or hours is remembered where it is made: replies of models and answers of functions
+on the cassette, vectors in the cache. A run that broke off is started again; there is nothing else
+to resume.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ import contextlib
 import errno
 import functools
 import hashlib
-import inspect
 import itertools
-import json
 import time
 import warnings
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -33,16 +32,18 @@ from ragbench.embedding import NotOnDiskError
 from ragbench.errors import ConfigError, ModelError, RagbenchError
 from ragbench.experiment.axes import NONE, is_model
 from ragbench.experiment.manifest import RunFiles
-from ragbench.experiment.rows import Row, as_frame, no_room, open_file
+from ragbench.experiment.rows import Row, as_frame, no_room
 from ragbench.generation import generate
 from ragbench.labelling.grades import GRADES, grade, grade_bound
 from ragbench.llm import Cassette
+from ragbench.llm.cassette import Keys, canonical
 from ragbench.llm.endpoints import Endpoint
+from ragbench.llm.identity import identity
 from ragbench.llm.models import BOUNDS
 from ragbench.metrics.ir_score import ir_score_table
 from ragbench.onnx_models import cores
 from ragbench.prompts import prompt_hash
-from ragbench.records import Answer, Chunk, Dataset, Grade, Hit, Question, as_id
+from ragbench.records import Answer, Chunk, Dataset, Failure, Grade, Hit, Question, as_id
 from ragbench.retrieval.base import check_retriever, inner_searches
 from ragbench.text.tokens import TokenOffsets, joined_cutoffs, texts_before
 
@@ -71,6 +72,7 @@ _OF_ANSWER = (
 _OF_GRADE = ("seconds", "shown", "position", "repairs", "prompt_tokens", "prompt_estimate")
 # What a question brings that is no column of its own in rows.
 _NOT_META = ("topic", "relevant", "doc_ids", "supporting_facts", "claims", "long_answer")
+_LIMITS = ("num_ctx", "num_predict")
 _WITHOUT_DOCUMENTS = {"context_tokens": 0, "hits": [], "retrieved": [], "chunks": []}
 
 _Search = tuple[str, str, int]  # chunker, retriever, k
@@ -100,6 +102,27 @@ class Cell:
 
 
 @dataclass
+class _Held:
+    """What held while a model's answers or grades were made."""
+
+    servers: Counter[tuple[str, str]] = field(default_factory=Counter)  # by version and day
+    limits: dict[str, int] = field(default_factory=dict)  # num_ctx and num_predict, of the latest
+
+    def note(self, made: Sequence[Answer | Grade]) -> None:
+        """Count what was made; failures are none."""
+        for each in made:
+            held = each.meta.get("held")
+            if held is not None and each.failure is None:
+                self.servers[held.get("server", ""), held.get("at", "")[:10]] += 1
+                self.limits |= {name: held[name] for name in _LIMITS if name in held}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a manifest says of it."""
+        servers = [[*place, count] for place, count in sorted(self.servers.items())]
+        return {"servers": servers, **self.limits}
+
+
+@dataclass
 class Run:
     """An experiment and what is built for it once: a plan and a run walk over the same."""
 
@@ -113,9 +136,10 @@ class Run:
     # by data, chunker and retriever
     retrievers: dict[tuple[str, str, str], Any] = field(default_factory=dict)
     models: dict[tuple[str, str], Endpoint] = field(default_factory=dict)  # by axis and name
+    held: dict[tuple[str, str], _Held] = field(default_factory=dict)  # of each model
     scales: dict[str, dict[int, str]] = field(default_factory=dict)  # of judges, if their own
     pool: Executor | None = None
-    kept: KeptAnswers | None = None
+    only_recorded: bool = False  # of a plan: no function or object is called
     prompts: int = 0  # asked, and how many of them were lost at the servers
     lost: int = 0
 
@@ -129,6 +153,7 @@ class Run:
                         bound = grade_bound(self.experiment.per_prompt)
                     facts = Endpoint.identified(value, self.cassette, num_predict=bound)
                     self.models[axis, name] = facts
+                    self.held[axis, name] = _Held()
 
     def build(self) -> None:
         """Load the data, cut their documents, and build the retrievers over the chunks."""
@@ -221,6 +246,7 @@ def _retrieve(run: Run, cells: Sequence[Cell], questions: Sequence[Question]) ->
             if cell.N:
                 by_budget = contexts[cell.search][place]
             row = _row(question, meta, cell, by_budget)
+            row.match = run.experiment.match
             row.judge_scale = run.scales.get(cell.judge)
             rows.append(row)
     return rows
@@ -282,6 +308,8 @@ def _meta(question: Question) -> dict[str, Any]:
         for name, value in question.meta.items()
         if name not in _NOT_META and isinstance(value, str | int | float)
     }
+    if question.meta.get("keypoints"):  # as DRAGONBall has them
+        own["keypoints"] = list(question.meta["keypoints"])
     claims = question.meta.get("claims")
     if claims and question.meta.get("long_answer"):  # as MiniHop has them
         own["long_reference"] = question.meta["long_answer"]
@@ -396,6 +424,8 @@ def _answer(run: Run, questions: Mapping[str, Question], rows: Sequence[Row]) ->
         first = [same_answer[0] for same_answer in waiting.values()]
         answers = _ask(run, name, questions, first)
         model = run.models.get(("generator", name))
+        if model is not None:
+            run.held["generator", name].note(answers)
         for same_answer, answer in zip(waiting.values(), answers, strict=True):
             for row in same_answer:
                 _take_answer(row, answer, model)
@@ -410,7 +440,7 @@ def _ask(
     of_rows = [questions[row.question_id] for row in rows]
     contexts = [row.context for row in rows]
     if ("generator", name) not in run.models:
-        return run.kept.ask(name, generator, of_rows, contexts, run.pool)
+        return _ask_object(run, generator, of_rows, contexts)
     return generate(
         generator,
         of_rows,
@@ -428,85 +458,113 @@ def _take_answer(row: Row, answer: Answer, model: Endpoint | None) -> None:
         row.take(model.row())
     row.take(answer.meta.get("usage", {}), _OF_ANSWER)
     row.take(answer.meta, _OF_ANSWER)
+    row.take(answer.meta.get("held", {}), ["num_ctx"])
     row.seconds = answer.seconds
-    if "error" in answer.meta:
-        kind, _, message = answer.meta["error"].partition(": ")
-        row.fail("generate", kind, message)
+    if answer.failure is not None:
+        row.fail("generate", answer.failure.kind, answer.failure.message)
     else:
         row.answer = answer.text
 
 
-# -- answers of functions and objects, kept while a run is not whole, as replies of models are
+# -- answers of functions and objects, recorded as replies of models are
+
+_Job = tuple[Question, str | None]  # a question and its context
+_Prompt = tuple[str, str | None]  # the same as texts
 
 
-class KeptAnswers:
-    """The answers of a run's functions and objects, in ``answers.jsonl`` beside the rows.
+def _ask_object(
+    run: Run, generator: Any, questions: Sequence[Question], contexts: Sequence[str | None]
+) -> list[Answer]:
+    """Return an answer to each question and context: the recorded one, else one made now."""
+    prompts = []
+    jobs = {}
+    for question, context in zip(questions, contexts, strict=True):
+        prompt = (question.text, context)
+        prompts.append(prompt)
+        jobs[prompt] = (question, context)
+    keys = _keys_of(generator) if run.cassette is not None else None
+    answers = _recorded_answers(run, generator, keys, jobs)
+    waiting = {prompt: job for prompt, job in jobs.items() if prompt not in answers}
+    work = functools.partial(_answer_one, generator)
+    if run.only_recorded:
+        work = functools.partial(_not_recorded, generator)
+    new_answers = run.pool.map(work, waiting.values(), chunksize=_ANSWERS)
+    for prompt, answer in zip(waiting, new_answers, strict=True):
+        answers[prompt] = answer
+        is_kept = answer.failure is None  # a failure is asked again
+        if is_kept and keys is not None and run.cassette.mode == "record":
+            _record(run.cassette, keys, prompt, answer)
+    return [answers[prompt] for prompt in prompts]
 
-    An answer is found again by the generator's label and source, question and context, until the
-    run is whole: then `close` drops it.
+
+def _keys_of(generator: Any) -> Keys | None:
+    """Return what makes the keys of its answers; None, with a warning, where it cannot be told
+    from another one.
     """
+    owner = generator
+    if isinstance(generator, SimpleNamespace):  # around a function
+        owner = generator.answer
+    try:
+        who = canonical(identity(owner))
+    except ConfigError as error:
+        warnings.warn(
+            f"answers of {generator.name!r} are not recorded: {error.got}; {error.do}",
+            stacklevel=3,
+        )
+        return None
+    # as a hash: what a function holds may be a secret
+    options = {"identity": hashlib.sha256(who.encode()).hexdigest()}
+    return Keys("function", generator.name, "", options)
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "answers.jsonl"
-        self._kept: dict[str, Answer] = {}
-        lines = []
-        if self.path.exists():
-            with open_file(self.path) as file:
-                lines = file.read().splitlines()
-        for line in lines:
-            # one that a killed run did not finish
-            with contextlib.suppress(ValueError, TypeError, RecursionError):
-                name, *answer = json.loads(line)
-                self._kept[name] = Answer(*answer)
 
-    def ask(
-        self,
-        label: str,
-        generator: Any,
-        questions: Sequence[Question],
-        contexts: Sequence[str | None],
-        pool: Executor,
-    ) -> list[Answer]:
-        """Return an answer to each question and context: those kept, and the others made now."""
-        version = _version(generator)
-        jobs = {}
-        names = []  # of the answers, in the order of the questions
-        for question, context in zip(questions, contexts, strict=True):
-            name = _digest(label, version, question.text, context)
-            names.append(name)
-            jobs[name] = (question, context)
-        answers = self._known(label, jobs)
-        missing = {name: job for name, job in jobs.items() if name not in answers}
-        work = functools.partial(_answer_one, generator)
-        new_answers = pool.map(work, missing.values(), chunksize=_ANSWERS)
-        for name, answer in zip(missing, new_answers, strict=True):
-            answers[name] = answer
-            if version and "error" not in answer.meta:  # a failure is asked again
-                self._write(name, answer)
-        return [answers[name] for name in names]
+def _recorded_answers(
+    run: Run, generator: Any, keys: Keys | None, jobs: Mapping[_Prompt, _Job]
+) -> dict[_Prompt, Answer]:
+    if keys is None:
+        return {}
+    by_key = {keys.key(_messages(prompt)): prompt for prompt in jobs}
+    answers = {}
+    for key, record in run.cassette.get(by_key).items():
+        prompt = by_key[key]
+        question, _ = jobs[prompt]
+        meta = {"cached": True}
+        name = generator.name
+        answers[prompt] = Answer(question.id, record["text"], name, record["seconds"], meta)
+    if answers:
+        warnings.warn(
+            f"answers of {generator.name!r} are read from {run.cassette.path.name}; if something "
+            "behind it changed that is not in its source, give it another model_id",
+            stacklevel=3,
+        )
+    return answers
 
-    def _known(self, label: str, names: Iterable[str]) -> dict[str, Answer]:
-        answers = {name: self._kept[name] for name in names if name in self._kept}
-        if answers:
-            warnings.warn(
-                f"{len(answers)} answers of {label!r} are kept from a run that was stopped; "
-                f"to have them made anew, delete {self.path}",
-                stacklevel=3,
-            )
-        return answers
 
-    def _write(self, name: str, answer: Answer) -> None:
-        record = [name, answer.question_id, answer.text, answer.generator, answer.seconds]
-        try:
-            with self.path.open("a") as file:
-                file.write(json.dumps(record) + "\n")
-        except OSError as error:
-            raise no_room(self.path, error.strerror) from None
+def _record(cassette: Cassette, keys: Keys, prompt: _Prompt, answer: Answer) -> None:
+    messages = _messages(prompt)
+    record = {
+        "ok": True,
+        "text": answer.text,
+        "raw": answer.text,
+        "finish": "stop",
+        "seconds": answer.seconds,
+        "repairs": 0,
+        "attempts": 1,
+        "usage": {},
+        "error": None,
+    }
+    cassette.put(
+        keys.key(messages),
+        keys.request(messages),
+        record,
+        step="generation",
+        prompt_id=answer.question_id,
+        confirmed=True,
+    )
 
-    def close(self, *, whole: bool) -> None:
-        """Drop the answers once the run is whole."""
-        if whole:
-            self.path.unlink(missing_ok=True)
+
+def _messages(prompt: _Prompt) -> list[dict[str, str | None]]:
+    question, context = prompt
+    return [{"question": question, "context": context}]
 
 
 def _end_on_full_disk(error: BaseException) -> None:
@@ -515,34 +573,22 @@ def _end_on_full_disk(error: BaseException) -> None:
         raise no_room(error.filename or "a file", error.strerror) from None
 
 
-def _answer_one(generator: Any, job: tuple[Question, str | None]) -> Answer:
+def _not_recorded(generator: Any, job: _Job) -> Answer:
+    question, _ = job
+    failure = Failure("miss", "not recorded")
+    return Answer(question.id, "", generator.name, failure=failure)
+
+
+def _answer_one(generator: Any, job: _Job) -> Answer:
     """Ask an object: a task of an executor. A failure is an answer that says so."""
     question, context = job
     try:
         (answer,) = generate(generator, [question], [context])
     except Exception as error:
         _end_on_full_disk(error)
-        failed = {"error": f"{type(error).__name__}: {error}"}
-        return Answer(question.id, "", generator.name, meta=failed)
+        failure = Failure(type(error).__name__, str(error))
+        return Answer(question.id, "", generator.name, failure=failure)
     return answer
-
-
-def _digest(*parts: str | None) -> str:
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def _version(generator: Any) -> str:
-    """Return the source and the plain settings; "" where there is no source."""
-    function = generator.answer
-    owner = function if inspect.isfunction(function) else type(generator)
-    try:
-        source = inspect.getsource(owner)
-    except (OSError, TypeError):
-        return ""
-    settings = {}
-    if owner is not function:
-        settings = vars(generator)
-    return source + json.dumps(settings, sort_keys=True, default=lambda value: type(value).__name__)
 
 
 # -- grades
@@ -581,8 +627,8 @@ def _grade_one(name: str, judge: Any, question: Question, answer: Answer) -> Gra
         (verdict,) = judge.grade_all([question], [answer])
     except Exception as error:
         _end_on_full_disk(error)
-        failed = {"error": _kind(error), "detail": str(error)}
-        return Grade(question.id, None, name, meta=failed)
+        failure = Failure(_kind(error), str(error))
+        return Grade(question.id, None, name, failure=failure)
     return replace(verdict, meta={"seconds": time.perf_counter() - start, **verdict.meta})
 
 
@@ -601,11 +647,12 @@ def _grade_by_model(
         cassette=run.cassette,
         **run.options,
     )
+    run.held["judge", name].note(verdicts)
     facts = run.models["judge", name].row()
     sha256 = prompt_hash(prompt)
     for row, verdict in zip(rows, verdicts, strict=True):
-        _take_grade(row, verdict)
         row.take(facts, prefix="judge_")
+        _take_grade(row, verdict)
         row.judge_prompt = Path(prompt).name
         row.judge_prompt_sha256 = sha256
 
@@ -620,12 +667,14 @@ def _take_grade(row: Row, verdict: Grade) -> None:
     if not usage.get("uncounted"):  # of calls of which one was not counted the sum is of no use
         row.take(usage, ["prompt_tokens"], "judge_")
     row.take(verdict.meta, _OF_GRADE, "judge_")
+    row.take(verdict.meta.get("held", {}), ["num_ctx"], "judge_")
     row.judge_answer_cut = verdict.meta.get("cut")
     row.judge_model = verdict.judge
     scale = row.judge_scale or GRADES
     if verdict.value is None:
         row.judge_raw = verdict.raw or None
-        row.fail("grade", verdict.meta["error"], verdict.meta["detail"])
+        failure = verdict.failure or Failure("invalid", f"the judge {row.judge!r} gave no grade")
+        row.fail("grade", failure.kind, failure.message)
     elif isinstance(verdict.value, bool) or verdict.value not in [*scale]:
         row.fail(
             "grade",
@@ -665,10 +714,6 @@ def run_experiment(experiment: Any, executor: Executor | None, progress: bool) -
         run.meet_models()
         run.build()
         files = RunFiles(run)
-        unchanged = files.unchanged_rows()
-        if unchanged is not None:
-            return unchanged
-        run.embed()
         with _pool(executor) as run.pool:
             return as_frame(_written(run, files, progress))
 
@@ -697,18 +742,17 @@ def _pool(executor: Executor | None) -> Iterator[Executor]:
 def _written(run: Run, files: RunFiles, progress: bool) -> list[Row]:
     """Make the rows and write each block; whatever ends it, the files are closed."""
     files.begin()
-    run.kept = KeptAnswers(files.folder)
     rows: list[Row] = []
     try:
+        run.embed()
         with tqdm(total=files.rows, unit="row", disable=not progress) as bar:
             for block in run.rows():
                 files.write(block)
                 rows += block
                 bar.update(len(block))
     finally:
-        run.kept.close(whole=len(rows) == files.rows)
-        if run.models:
-            _note_windows(run, files.manifest["axes"])
+        for (axis, name), held in run.held.items():
+            files.manifest["axes"][axis][name] |= held.to_dict()
         files.close()
     return rows
 
@@ -722,13 +766,3 @@ def _alone(experiment: Any) -> Any:
             "one process per run",
             "wait for it, or rename this one",
         ) from None
-
-
-def _note_windows(run: Run, axes: dict[str, dict[str, Any]]) -> None:
-    """Note what the servers made of num_ctx."""
-    tape = run.cassette
-    if tape is not None and tape.mode == "replay":
-        return
-    for (axis, name), facts in run.models.items():
-        facts.loaded()
-        axes[axis][name]["num_ctx"] = facts.num_ctx

@@ -13,10 +13,12 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Unpack
 
 from ragbench import llm
 from ragbench.errors import ConfigError, ModelError
+from ragbench.llm.asking import AskOptions
 from ragbench.llm.models import BOUNDS, not_named
 from ragbench.llm.wire import estimate_tokens
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
@@ -28,14 +30,23 @@ PROMPTS: Mapping[str, str] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One prompt to a chat model, and what it is of."""
+
+    question: Question
+    file: Prompt
+    text: str
+    id: str
+
+
 def generate(
     model: Any,
     questions: Sequence[Question],
     contexts: Sequence[str | None],
     *,
-    concurrency: int | None = None,
     with_documents: Prompt = PROMPTS["with_documents"],
-    **options: Any,
+    **options: Unpack[AskOptions],
 ) -> list[Answer]:
     """Answer each question from its context.
 
@@ -53,7 +64,7 @@ def generate(
     Returns
     -------
     list of Answer in the order of the questions. A failed call is an Answer with empty text and
-    ``meta["error"]``. Where the prompt asks for the tags ``<answer></answer>`` (RAGChecker, App.
+    a ``failure``. Where the prompt asks for the tags ``<answer></answer>`` (RAGChecker, App.
     D), the answer is what is between them; a reply without them is an answer as a whole,
     ``meta["tagged"]`` False. ``meta["finish"]`` may be "length".
 
@@ -68,99 +79,91 @@ def generate(
     if callable(getattr(model, "answer", None)):
         _refuse_options(options)
         return list(map(functools.partial(_answer_of, model), questions, contexts))
-    files = [PROMPTS["query_only"] if context is None else with_documents for context in contexts]
-    prompts = _prompts(questions, contexts, files)
-    settings: dict[str, Any] = {
+    ids = options.get("ids")
+    requests = _requests(questions, contexts, with_documents, None if ids is None else list(ids))
+    settings: AskOptions = {
         "step": "generation",
         "on_length": "keep",
         "num_predict": BOUNDS["text"],
-        "concurrency": concurrency,
+        **options,
     }
-    settings |= options
-    ids = settings.pop("ids", None)
-    if ids is None:
-        ids = _names(questions, contexts)
-    ids = list(ids)
-    if len(ids) != len(prompts):
-        raise ConfigError(
-            f"{len(ids)} ids for {len(prompts)} prompts", "one per prompt", "check ids"
-        )
-    replies = _ask_by_question(model, questions, prompts, ids, settings)
-    facts = {file: _facts_of(file) | {"concurrency": concurrency} for file in set(files)}
+    replies = _ask_by_question(model, requests, settings)
     answers = []
-    for question, prompt, file, reply in zip(questions, prompts, files, replies, strict=True):
-        answers.append(_as_answer(question, prompt, reply, facts[file]))
+    for request, reply in zip(requests, replies, strict=True):
+        facts = {**_facts_of(request.file), "concurrency": options.get("concurrency")}
+        answers.append(_as_answer(request, reply, facts))
     return answers
 
 
-def _prompts(
-    questions: Sequence[Question], contexts: Sequence[str | None], files: Sequence[Prompt]
-) -> list[str]:
-    texts = {file: load_prompt(file) for file in set(files)}
-    prompts = []
-    for question, context, file in zip(questions, contexts, files, strict=True):
-        fields = {"query": question.text}
-        if context is not None:
+def _requests(
+    questions: Sequence[Question],
+    contexts: Sequence[str | None],
+    with_documents: Prompt,
+    ids: Sequence[str] | None,
+) -> list[_Request]:
+    if ids is not None and len(ids) != len(questions):
+        raise ConfigError(
+            f"{len(ids)} ids for {len(questions)} prompts", "one per prompt", "check ids"
+        )
+    requests = []
+    for place, (question, context) in enumerate(zip(questions, contexts, strict=True)):
+        file, kind, fields = with_documents, "documents", {"query": question.text}
+        if context is None:
+            file, kind = PROMPTS["query_only"], "query only"
+        else:
             fields["documents"] = context
-        prompts.append(fill_prompt(texts[file], **fields))
-    return prompts
-
-
-def _names(questions: Sequence[Question], contexts: Sequence[str | None]) -> list[str]:
-    names = []
-    for question, context in zip(questions, contexts, strict=True):
-        shown = "query only" if context is None else "documents"
-        names.append(f"{question.id}/{shown}")
-    return names
+        name = f"{question.id}/{kind}" if ids is None else ids[place]
+        requests.append(_Request(question, file, fill_prompt(load_prompt(file), **fields), name))
+    return requests
 
 
 def _ask_by_question(
-    model: Any,
-    questions: Sequence[Question],
-    prompts: Sequence[str],
-    ids: Sequence[str],
-    settings: Mapping[str, Any],
+    model: Any, requests: Sequence[_Request], settings: AskOptions
 ) -> list[llm.Reply]:
     """Ask the prompts of one question one after another, the shortest first; return the replies in
-    the order of the prompts.
+    the order of the requests.
     """
-    turn = {question.id: place for place, question in enumerate(questions)}
-    places = list(range(len(prompts)))
-    places.sort(key=lambda place: (turn[questions[place].id], len(prompts[place])))
-    in_turn = [prompts[place] for place in places]
-    replies = llm.ask(model, in_turn, ids=[ids[place] for place in places], **settings)
-    by_place = dict(zip(places, replies, strict=True))
-    return [by_place[place] for place in range(len(prompts))]
+    turn = {request.question.id: place for place, request in enumerate(requests)}
+    places = sorted(
+        range(len(requests)),
+        key=lambda place: (turn[requests[place].question.id], len(requests[place].text)),
+    )
+    in_turn = [requests[place] for place in places]
+    texts = [request.text for request in in_turn]
+    settings["ids"] = [request.id for request in in_turn]
+    by_place = dict(zip(places, llm.ask(model, texts, **settings), strict=True))
+    return [by_place[place] for place in range(len(requests))]
 
 
+@functools.lru_cache(maxsize=64)
 def _facts_of(file: Prompt) -> dict[str, Any]:
     """Return what an answer's ``meta`` says of its prompt."""
-    facts = {"prompt": os.path.basename(file), "prompt_sha256": prompt_hash(file)}
+    facts: dict[str, Any] = {"prompt": os.path.basename(file), "prompt_sha256": prompt_hash(file)}
     if "<answer>" in load_prompt(file):
         facts["tagged"] = False
     return facts
 
 
-def _as_answer(
-    question: Question, prompt: str, reply: llm.Reply, facts: Mapping[str, Any]
-) -> Answer:
+def _as_answer(request: _Request, reply: llm.Reply, facts: Mapping[str, Any]) -> Answer:
     meta = {
         **facts,
-        "prompt_estimate": estimate_tokens(prompt) + 4,  # for the template
+        "held": reply.held,
+        "prompt_estimate": estimate_tokens(request.text) + 4,  # for the template
         "cached": reply.cached,
         "digest": reply.digest,
         "finish": reply.finish,
         "usage": reply.usage.to_dict(),
     }
     text = reply.text
+    failure = None
     if reply.error is not None:
         text = ""
-        meta["error"] = f"{reply.error.kind}: {reply.error.without_address()}"
+        failure = reply.error.failure()
         meta["raw"] = reply.raw
     if "tagged" in meta and (inside := re.search(r"(?si)<answer>(.*?)(?:</answer>|\Z)", text)):
         text = inside[1].strip()
         meta["tagged"] = True
-    return Answer(question.id, text, reply.model, reply.seconds, meta)
+    return Answer(request.question.id, text, reply.model, reply.seconds, meta, failure)
 
 
 def _check(questions: Any, contexts: Any) -> None:

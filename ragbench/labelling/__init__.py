@@ -3,8 +3,8 @@
 ``grades``       1 to 5, by a judge model; graded answers, and the judge's ``exam`` on them
 ``claims``       a text's claims, and whether other texts entail them, as ``checkers`` say
 ``statements``   RAGAS: statements, verdicts, questions, needed sentences
-``keypoints``    RAGEval: is each keypoint of the true answer covered, contradicted, or neither
-``preferences``  which of two answers is better, by a model
+``keypoints``    RAGEval: the true answer's keypoints; is each covered, contradicted, or neither
+``preferences``  which of two texts is better, by a model, asked in both orders
 ``people``       labels that people give: what is asked, the file, the session, the agreement of two
                  people
 ``asking``       how every label is asked of a model: each different prompt once

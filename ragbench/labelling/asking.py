@@ -5,29 +5,38 @@ Functions that ask a model for labels take these ``options``: ``prompt``, the id
 prompt with the same fields; ``ids``, names of the examples for messages; and those of
 `ragbench.llm.ask`.
 
-RAGChecker and RAGAS put all claims of a text into one prompt. Small models then label by place (the
-first item Neutral, the second Contradiction) or lose count, so here each item has a prompt of its
-own. Equal prompts, such as those of two systems, are asked once.
+RAGChecker and RAGAS put all claims of a text into one prompt: ``joint=True``, a quarter of the
+calls. Small models then label by place (the first item Neutral, the second Contradiction) or lose
+count, so by default each item has a prompt of its own. Equal prompts, such as those of two systems,
+are asked once.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import pandas as pd
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from ragbench.data.ragchecker import Claim, claim_text
-from ragbench.llm import ask, label_schema
+from ragbench.llm import Reply, ask, label_schema
 from ragbench.llm.models import BOUNDS
 from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.stats.inputs import as_list, same_length
 
+log = logging.getLogger(__name__)
+
+# from "For instance" or "Example 1." to the next empty line
+_DEMONSTRATION = re.compile(r"^(?:For instance|Example)\b.*?(?=\n\n|\Z)", re.M | re.S)
+_NAME = re.compile(r"(?<=[\w,] )[A-Z]\w{2,}")  # a capital letter within a sentence
+_WORD = re.compile(r"\w+")
 Context = str | Sequence[str]  # one text, or a list of passages
 
 
@@ -95,6 +104,7 @@ class LabelStep:
     ) -> list[Any]:
         """Label every example; ``columns`` are texts by field of the prompt, one per example."""
         options = {"step": self.name, "num_predict": BOUNDS[self.bound], **options}
+        options.pop("joint", None)  # of the steps that label items
         template = load_prompt(options.pop("prompt", self.prompt))
         names = _names_of(options, columns)
         prompts = self._prompts(template, names, columns)
@@ -104,12 +114,32 @@ class LabelStep:
                 first_name.setdefault(prompt, name)
         label_of = {"": self.blank}
         if first_name:
-            replies = ask(
-                model, list(first_name), self.schema, ids=list(first_name.values()), **options
-            )
-            for prompt, reply in zip(first_name, replies, strict=True):
-                label_of[prompt] = self.read(reply.parsed) if reply.ok else None
+            asked = [*first_name]
+            replies = ask(model, asked, self.schema, ids=[*first_name.values()], **options)
+            label_of |= self._labels(asked, replies, template)
         return [label_of[prompt] for prompt in prompts]
+
+    def _labels(
+        self, prompts: Sequence[str], replies: Sequence[Reply], template: str
+    ) -> dict[str, Any]:
+        """Read each prompt's label; None where there is none, or one from the demonstration."""
+        labels = {}
+        leaked = 0
+        for prompt, reply in zip(prompts, replies, strict=True):
+            label = self.read(reply.parsed) if reply.ok else None
+            if _names_demonstration(label, template, prompt):
+                leaked += 1
+                label = None
+            labels[prompt] = label
+        if leaked:
+            log.warning(
+                "%s of %s labels (%s) name what only the demonstration of their prompt names, "
+                "and are unread",
+                leaked,
+                len(prompts),
+                self.name,
+            )
+        return labels
 
     def _prompts(
         self, template: str, names: Sequence[str], columns: Mapping[str, Sequence[Context]]
@@ -132,27 +162,150 @@ class LabelStep:
     ) -> list[tuple[Any, ...] | None]:
         """Label lists of items, each item in a prompt with the texts of its list.
 
-        ``items`` : None where a list is not known.
+        ``items`` : None where a list is not known. With ``joint=True`` among the options all items
+        of a list are in one prompt, each labelled under its number; an item whose number is missing
+        in the reply, or there twice, is asked alone, once.
         """
         options = dict(options)
-        item = self.items.removesuffix("s")
-        names = _names_of(options, {item: items, **columns})
-        rows = []
-        for name, listed, *texts in zip(names, items, *columns.values(), strict=True):
-            claims = as_list(listed or (), f"{self.items} of {name}", object)
-            for number, claim in enumerate(claims, 1):
-                line = " ".join(claim_text(claim).split())  # one number, one line
-                rows.append([f"{name} {item} {number}", *texts, "1", f"1. {line}"])
-        table = pd.DataFrame(rows, columns=["ids", *columns, "count", self.items], dtype=object)
-        options["ids"] = table.pop("ids").tolist()
-        labels = iter(self.ask(model, options, **table.to_dict("list")))
+        is_joint = options.pop("joint", False)
+        lists = self._item_lists(options, items, columns)
+        labels: dict[tuple[int, int], Any] = {}  # by the places of list and item
+        if is_joint:
+            labels = self._ask_jointly(model, options, lists, [*columns])
+        labels |= self._ask_alone(model, options, lists, [*columns], labels)
         labelled: list[tuple[Any, ...] | None] = []
-        for listed in items:
-            of_list = None
-            if listed is not None:
-                of_list = tuple(itertools.islice(labels, len(listed)))
-            labelled.append(of_list)
+        for place, listed in enumerate(lists):
+            of_list = tuple(labels[place, number] for number in range(len(listed.items)))
+            labelled.append(None if items[place] is None else of_list)
         return labelled
+
+    def _ask_alone(
+        self,
+        model: Any,
+        options: Mapping[str, Any],
+        lists: Sequence[_ItemList],
+        columns: Sequence[str],
+        labels: Mapping[tuple[int, int], Any],
+    ) -> dict[tuple[int, int], Any]:
+        """Ask one prompt for each item that has no label yet; return labels by place."""
+        rows = {}
+        for place, listed in enumerate(lists):
+            for number in range(len(listed.items)):
+                if (place, number) not in labels:
+                    rows[place, number] = self._row_of_item(listed, number)
+        if not rows:
+            return {}
+        answers = self._ask_rows(model, options, [*rows.values()], columns)
+        return dict(zip(rows, answers, strict=True))
+
+    def _item_lists(
+        self,
+        options: dict[str, Any],
+        items: Sequence[Sequence[Claim] | None],
+        columns: Mapping[str, Sequence[Context]],
+    ) -> list[_ItemList]:
+        """Return each list of items (an empty one for None) with its name and texts."""
+        names = _names_of(options, {self.items.removesuffix("s"): items, **columns})
+        lists = []
+        for name, listed, *texts in zip(names, items, *columns.values(), strict=True):
+            checked = as_list(listed or (), f"{self.items} of {name}", object)
+            lists.append(_ItemList(name, checked, texts))
+        return lists
+
+    def _row_of_item(self, listed: _ItemList, number: int) -> list[Any]:
+        """Return a row for `_ask_rows` that has one item of a list."""
+        name = f"{listed.name} {self.items.removesuffix('s')} {number + 1}"
+        return [name, *listed.texts, "1", _numbered([listed.items[number]])]
+
+    def _ask_rows(
+        self, model: Any, options: Mapping[str, Any], rows: Sequence[Any], columns: Sequence[str]
+    ) -> list[Any]:
+        """Ask one prompt a row: its name, its texts, how many items, and the items."""
+        table = pd.DataFrame(rows, columns=["ids", *columns, "count", self.items], dtype=object)
+        ids = table.pop("ids").tolist()
+        return self.ask(model, {**options, "ids": ids}, **table.to_dict("list"))
+
+    def _ask_jointly(
+        self,
+        model: Any,
+        options: Mapping[str, Any],
+        lists: Sequence[_ItemList],
+        columns: Sequence[str],
+    ) -> dict[tuple[int, int], Any]:
+        """Ask one prompt a list of two items and more; return the labels whose number was given
+        once, by the places of list and item.
+        """
+        several = {place: listed for place, listed in enumerate(lists) if len(listed.items) > 1}
+        if not several:
+            return {}
+        table = [_row_of_list(listed) for listed in several.values()]
+        step = replace(self, schema=_joint_schema(self.schema), read=_by_number, bound="text")
+        options = {"prompt": f"{self.prompt}_joint", **options}
+        replies = step._ask_rows(model, options, table, columns)
+        labels = {}
+        for (place, listed), reply in zip(several.items(), replies, strict=True):
+            for number, label in self._joint_labels(reply, len(listed.items)):
+                labels[place, number - 1] = label
+        return labels
+
+    def _joint_labels(self, reply: Any, count: int) -> Iterator[tuple[int, Any]]:
+        """Yield number and label of the items that a reply has labelled once."""
+        for number in range(1, count + 1):
+            if reply == self.blank:  # nothing to look in
+                yield number, self.blank
+            elif number in (reply or {}):
+                yield number, reply[number]
+
+
+@dataclass(frozen=True, slots=True)
+class _ItemList:
+    """Items, such as the claims of a text, and the texts that their prompts show."""
+
+    name: str
+    items: list[Claim]
+    texts: list[Context]
+
+
+def _row_of_list(listed: _ItemList) -> list[Any]:
+    """Return a row for `LabelStep._ask_rows` that has all items of a list."""
+    return [listed.name, *listed.texts, str(len(listed.items)), _numbered(listed.items)]
+
+
+def _numbered(claims: Sequence[Claim]) -> str:
+    """Write claims as a numbered list, a line each."""
+    lines = [" ".join(claim_text(claim).split()) for claim in claims]
+    return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
+
+
+@lru_cache(maxsize=16)
+def _joint_schema(schema: type[BaseModel]) -> type[BaseModel]:
+    """Make the schema of labels under their numbers, of the schema of a single label."""
+    (label,) = get_args(schema.model_fields["labels"].annotation)
+    if isinstance(label, type) and issubclass(label, BaseModel):
+        label = label.model_fields["verdict"].annotation
+    closed = ConfigDict(extra="forbid")
+    numbered = create_model("Numbered", __config__=closed, number=(int, Field(ge=1)), label=label)
+    listed = (list[numbered], Field(max_length=MOST_ITEMS))  # type: ignore[valid-type]
+    return create_model("JointLabels", __config__=closed, labels=listed)
+
+
+def _by_number(reply: Any) -> dict[int, Any]:
+    """Return the labels whose number stands once in a reply."""
+    counts = Counter(row.number for row in reply.labels)
+    return {row.number: row.label for row in reply.labels if counts[row.number] == 1}
+
+
+def _names_demonstration(label: Any, template: str, prompt: str) -> bool:
+    """Tell whether texts that a model wrote have a name of the template's demonstration that no
+    text of the prompt has: small models copy from it.
+    """
+    if not isinstance(label, tuple):
+        return False
+    names = set()
+    for demonstration in _DEMONSTRATION.findall(template):
+        names.update(_NAME.findall(demonstration))
+    words = set(_WORD.findall(" ".join(map(str, label))))
+    return any(prompt.count(name) == template.count(name) for name in names & words)
 
 
 def _first_label(reply: Any) -> Any:

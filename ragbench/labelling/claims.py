@@ -7,6 +7,7 @@ says whose they are).
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +33,7 @@ _CHECK = LabelStep.of_choices(
 _NO_QUESTION = "(none)"
 _SHORT_WORDS = 5
 _SHORT_CHARACTERS = 40
-_CLAIMS_PER_TEXT = 10  # for plans
+_CLAIMS_PER_SENTENCE = 1.5  # for plans
 
 
 def extract_claims(
@@ -61,7 +62,7 @@ def extract_claims(
     short = {}
     for place, (question, text) in enumerate(zip(questions, texts, strict=True)):
         if question != _NO_QUESTION and _is_short(text):
-            answer = text.strip().rstrip(".")
+            answer = text.strip().rstrip(".。")
             short[place] = (f'The answer to "{question.strip()}" is: {answer}.',)
             text = ""
         passages.append(text)
@@ -84,7 +85,7 @@ def check_claims(
     **options: Any,
 ) -> list[tuple[str | None, ...] | None]:
     """Check lists of claims, each against its own text: Entailment, Neutral or Contradiction per
-    claim, in one call each.
+    claim, in one call each; with ``joint=True`` in one call a text, as in the paper.
 
     Parameters
     ----------
@@ -139,25 +140,40 @@ def ragchecker_labels(
     return rows
 
 
-def ragchecker_calls(results: Sequence[RagResult]) -> dict[str, int]:
-    """Count the calls that `ragchecker_labels` takes at most: step -> calls, for
+def ragchecker_calls(results: Sequence[RagResult], joint: bool = False) -> dict[str, int]:
+    """Count the calls that `ragchecker_labels` takes about: step -> calls, for
     `ragbench.llm.plan`.
 
-    A text whose claims are not known yet counts as ten. Equal prompts are asked once, but all
-    counted here.
+    Where claims are not known yet, a short text has one, and each sentence of a longer one and a
+    half. Equal prompts are counted once, as they are asked. ``joint`` : with all claims of a text
+    in one prompt.
     """
     rows = _records(results)
-    checks = 0
+    n_checks: dict[Any, int] = {}  # by what makes prompts equal
     for check in _missing_checks(rows):
-        n_claims = _CLAIMS_PER_TEXT
-        if check.claims is not None:
-            n_claims = len(check.claims)
-        checks += n_claims * sum(bool(text.strip()) for text in check.texts)
+        side = check.field.split("_")[0]
+        claims = check.claims
+        if claims is None:
+            claims = getattr(rows[check.place], side)
+        if joint or check.claims is None:
+            parts = {claims: claim_count(claims) if check.claims is None else len(claims)}
+        else:
+            parts = dict.fromkeys(claims, 1)
+        for text in filter(str.strip, check.texts):
+            for part, count in parts.items():
+                n_checks[check.question, part, text] = min(count, 1) if joint else count
     to_split = set()
     for place, _, text in _unknown_claims(rows):
         if _is_long(text):
             to_split.add((rows[place].question, text))
-    return {"claims": len(to_split), "claim check": checks}
+    return {"claims": len(to_split), "claim check": sum(n_checks.values())}
+
+
+def claim_count(text: str) -> int:
+    """Return about how many claims a model finds in a text."""
+    if not _is_long(text):
+        return int(bool(text.strip()))
+    return math.ceil(_CLAIMS_PER_SENTENCE * len(split_sentences(text, "claims")))
 
 
 def _is_long(text: str) -> bool:

@@ -8,7 +8,6 @@ always the same.
 from __future__ import annotations
 
 import itertools
-import math
 import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -21,44 +20,27 @@ from pydantic import BaseModel
 
 from ragbench.data.mtrag import PeoplesGrades, load_mtrag
 from ragbench.data.user import load_minihop
-from ragbench.errors import ConfigError, DataError, ModelError
+from ragbench.errors import ConfigError, DataError, ModelError, check_known
 from ragbench.labelling.grades import PROMPT, grade, load_graded_answers
-from ragbench.llm import ask, chat_model, model_name
+from ragbench.llm import ask, model_name
 from ragbench.llm.models import not_named
 from ragbench.metrics.lexical import contained
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_scale
 from ragbench.records import GRADES, Answer
 from ragbench.stats import (
     Interval,
-    bootstrap_ci,
-    correlation,
     kappa,
-    ppi_shares,
+    mean_interval,
     with_interval,
 )
 
-PROMPTS = {"faithfulness": "people_faithfulness", "completeness": "people_completeness"}
+EXAM_PROMPTS = {"faithfulness": "people_faithfulness", "completeness": "people_completeness"}
 SCALE = (1, 2, 3, 4)
 SYSTEMS = ("gpt-4o", "llama-3.1-405b-instruct")
-NUMBERS = (
-    "accuracy",
-    "kappa",
-    "spearman",
-    "preference",
-    "sensitivity",
-    "specificity",
-    "share_people",
-    "share_judge",
-    "rogan_gladen",
-    "ppi",
-    "changes",
-    "length_bias",
-    "position_bias",
-)
+NUMBERS = ("accuracy", "kappa", "sensitivity", "specificity")
 _ORDER_SEED = 48
 _ANSWER = ["question_id", "system", "measure"]
-_FEW = 4  # clusters: with fewer no share is corrected
-_APART = 0.1  # difference in accuracy of two judges that are to be told apart
+_PAIR = ["measure", "grader", "question_id", "system", "conversation", "rater", "grade"]
 
 
 class _OneGrade(BaseModel, title="OneToFour"):
@@ -73,16 +55,59 @@ class JudgeExam:
     ----------
     table : a row for each measure and grader, see `exam_report`; labels says whose grades the
         judge's are compared with, prompt and scale how it was asked.
-    grades : a row for each answer: what the judge and what people said of it, with the texts.
+    grades : a row for each answer and judge: what the judge and what people said of it, with the
+        texts; agreement is the share of people who gave the judge's grade.
+    pairs : a row for each grader, answer and person: the person's grade, and grade_given, the
+        grader's.
     """
 
     table: pd.DataFrame
     grades: pd.DataFrame
+    pairs: pd.DataFrame
+
+    def confusion(self, grader: str, measure: str) -> pd.DataFrame:
+        """Count a grader's grades (columns) by the person's (rows)."""
+        check_known("grader", [grader], set(self.pairs["grader"]))
+        check_known("measure", [measure], set(self.pairs["measure"]))
+        is_shown = (self.pairs["grader"] == grader) & (self.pairs["measure"] == measure)
+        shown = self.pairs[is_shown]
+        return pd.crosstab(shown["grade"], shown["grade_given"].rename(grader))
+
+    def differences(self) -> pd.DataFrame:
+        """Compare each two judges on the answers that both graded.
+
+        Columns: measure, first, second, accuracy (of the first less the second, with ``_low`` and
+        ``_high`` over conversations), n, differ (answers to which they give different grades).
+        """
+        rows = []
+        for measure, graded in self.grades.groupby("measure", sort=False):
+            judges = graded["judge"].unique()
+            for first, second in itertools.combinations(judges, 2):
+                both = _both_judges(graded, first, second)
+                difference = both["agreement"] - both["agreement_second"]
+                interval = _share(difference, both["conversation"])
+                row = {"measure": measure, "first": first, "second": second}
+                row |= interval.columns("accuracy")
+                row |= {
+                    "n": len(both),
+                    "differ": int((both["grade"] != both["grade_second"]).sum()),
+                }
+                rows.append(row)
+        return pd.DataFrame(rows)
+
+    def disagreements(self, first: str, second: str) -> pd.DataFrame:
+        """Return the answers to which two judges give different grades, with people's mean."""
+        parts = []
+        for _, graded in self.grades.groupby("measure", sort=False):
+            both = _both_judges(graded, first, second)
+            parts.append(both[both["grade"] != both["grade_second"]])
+        shown = ["measure", "question", "answer", "people", "grade", "grade_second"]
+        return pd.concat(parts, ignore_index=True)[shown]
 
     def summary(self) -> pd.DataFrame:
         """Return the table with a column for each grader, numbers with their intervals."""
         columns = ["labels", "measure", "grader"]
-        shown = self.table[[*columns, "answers", "unscored", "separating", "prompt", "scale"]]
+        shown = self.table[[*columns, "answers", "unscored", "prompt", "scale"]]
         texts = {}
         for name in NUMBERS:
             bounds = (f"{name}_low", f"{name}_high")
@@ -103,30 +128,30 @@ def measure_judge(
     judge: Any,
     *,
     limit: int | None = None,
-    repeats: int = 1,
     prompt: Prompt = PROMPT,
     per_prompt: str | int = "one",
     **options: Any,
 ) -> JudgeExam:
     """Have a judge grade answers that have grades, and compare.
 
-    By default it grades MTRAG's answers, beside people (prompts `PROMPTS`, 1 to 4), and MiniHop's,
-    beside reference grades: 636 and 360 calls. An object with ``grade_all`` is shown MiniHop's
-    alone.
+    By default it grades MTRAG's answers, beside people (prompts `EXAM_PROMPTS`, 1 to 4), and
+    MiniHop's, beside reference grades: 636 and 360 calls. An object with ``grade_all`` is shown
+    MiniHop's alone.
 
     Parameters
     ----------
-    judge : as for `ragbench.grade`.
+    judge : as for `ragbench.grade`; or a list of judges, who grade the same answers:
+        `JudgeExam.differences` compares them.
     limit : for a trial: the first so many questions of MTRAG, in the order of `exam_prompts`, with
         four calls each, and the first so many graded answers of each split.
-    repeats : how many times each answer is graded, each time with another seed, the first time the
-        judge's. At temperature 0 a model replies alike whatever the seed: measure at the
-        temperature that you grade with.
     prompt, per_prompt : of the reference grades' part, as for `ragbench.grade`.
     options : for `ragbench.llm.ask`: ``cassette``, ``concurrency`` ...
 
     ModelError when no reply came at all (no server, no such model ...), with the first reason.
     """
+    if isinstance(judge, list | tuple):
+        settings = {"limit": limit, "prompt": prompt, "per_prompt": per_prompt}
+        return _join([measure_judge(one, **settings, **options) for one in judge])
     if judge is None:
         raise not_named("judge", ", or an object with grade_all(questions, answers)")
     if set(prompt_scale(prompt) or GRADES) != set(GRADES):
@@ -135,42 +160,43 @@ def measure_judge(
             "1 to 5, as the reference grades are",
             "grade answers of your own by hand, and compare by ragbench.kappa",
         )
-    runs = [judge, *(_with_seed(judge, number) for number in range(1, repeats))]
     exams = []
     if not hasattr(judge, "grade_all"):
         people = load_mtrag()
-        graded = [exam_grades(run, people, questions=limit, **options) for run in runs]
+        graded = exam_grades(judge, people, questions=limit, **options)
         exams.append(_examined(graded, people, SCALE, "MTRAG, people"))
     reference = _reference_grades(limit)
     options |= {"prompt": prompt, "per_prompt": per_prompt}
-    graded = [_graded_references(run, reference, options) for run in runs]
+    graded = _graded_references(judge, reference, options)
     exams.append(_examined(graded, reference, tuple(GRADES), "MiniHop, reference"))
+    exam = _join(exams)
+    exam.table["prompt"] = exam.table["measure"].map(EXAM_PROMPTS).fillna(str(prompt))
+    return exam
+
+
+def _join(exams: Sequence[JudgeExam]) -> JudgeExam:
+    """Return exams as one; who graded in several of them (people, constants) stands once."""
     table = pd.concat([exam.table for exam in exams], ignore_index=True)
-    table["prompt"] = table["measure"].map(PROMPTS).fillna(str(prompt))
-    return JudgeExam(table, pd.concat([exam.grades for exam in exams], ignore_index=True))
+    pairs = pd.concat([exam.pairs for exam in exams], ignore_index=True)
+    return JudgeExam(
+        table.drop_duplicates(["labels", "measure", "grader"], ignore_index=True),
+        pd.concat([exam.grades for exam in exams], ignore_index=True),
+        pairs.drop_duplicates(ignore_index=True),
+    )
 
 
-def _with_seed(judge: Any, added: int) -> Any:
-    model = judge
-    if isinstance(judge, str | Mapping):
-        model = chat_model(judge)
-    if not hasattr(model, "seed"):
-        raise ConfigError(
-            f"repeats of a judge of the class {type(model).__name__}",
-            "a model with a seed",
-            "use rb.chat_model",
-        )
-    return model.model_copy(update={"seed": (model.seed or 0) + added})
+def _both_judges(graded: pd.DataFrame, first: str, second: str) -> pd.DataFrame:
+    """Return the answers of a measure that two judges graded, a row each."""
+    of = {name: part.dropna(subset="grade") for name, part in graded.groupby("judge")}
+    check_known("judge", [first, second], of)
+    others = of[second][[*_ANSWER, "grade", "agreement"]]
+    return of[first].merge(others, on=_ANSWER, suffixes=("", "_second"))
 
 
 def _examined(
-    runs: Sequence[pd.DataFrame], data: PeoplesGrades, scale: Sequence[int], labels: str
+    graded: pd.DataFrame, data: PeoplesGrades, scale: Sequence[int], labels: str
 ) -> JudgeExam:
-    """Report the first run of the same answers, with whether runs differ in column changes.
-
-    ModelError when not one reply came.
-    """
-    graded = runs[0]
+    """Report a judge's grades. ModelError when not one reply came."""
     failures = graded["failure"].dropna()
     came = failures.str.startswith(("unusable", "truncated")).any()
     if len(failures) == len(graded) and not came:
@@ -179,12 +205,9 @@ def _examined(
             "a judge that replies with grades",
             "see ragbench doctor --model, then run again",
         )
-    grades = pd.concat([run["grade"] for run in runs], axis=1)
-    differ = grades.nunique(axis=1).gt(1).astype(float)
-    was_repeated = grades.notna().sum(axis=1) > 1
-    exam = exam_report(graded.assign(changes=differ.where(was_repeated)), data, scale)
+    exam = exam_report(graded, data, scale)
     table = exam.table.assign(labels=labels, scale=f"{min(scale)} to {max(scale)}")
-    return JudgeExam(table, exam.grades)
+    return JudgeExam(table, exam.grades, exam.pairs)
 
 
 # Answers that people graded: what is asked, in which order
@@ -196,10 +219,10 @@ def exam_prompts(data: PeoplesGrades, questions: int | None = None) -> pd.DataFr
     One question of each conversation in turn, drawn by one seed: the first 40 are two of each of
     the 20 conversations. ``questions``: the first so many; None: all.
 
-    DataFrame with question_id, system (of `SYSTEMS`), measure (of `PROMPTS`), prompt.
+    DataFrame with question_id, system (of `SYSTEMS`), measure (of `EXAM_PROMPTS`), prompt.
     """
     answer_of = data.answers.set_index(["question_id", "system"])["answer"]
-    templates = {measure: load_prompt(prompt) for measure, prompt in PROMPTS.items()}
+    templates = {measure: load_prompt(prompt) for measure, prompt in EXAM_PROMPTS.items()}
     rows = []
     for name in _exam_order(data)[:questions]:
         turns = data.dataset.question(name).meta["turns"]
@@ -298,12 +321,7 @@ def _graded_references(judge: Any, data: PeoplesGrades, options: Mapping[str, An
     texts = zip(data.answers["question_id"], data.answers["answer"], strict=True)
     answers = [Answer(question, text, "graded answers") for question, text in texts]
     grades = grade(judge, data.dataset.questions, answers, **options)
-    failures = []
-    for one in grades:
-        failed = one.meta.get("error")
-        if failed:
-            failed = f"{failed}: {one.meta.get('detail', '')}"
-        failures.append(failed or None)
+    failures = [one.failure and str(one.failure) for one in grades]
     graded = data.grades[_ANSWER].copy()
     graded["grade"] = pd.Series([one.value for one in grades], dtype=float)
     graded["failure"] = pd.Series(failures, dtype=object)
@@ -333,24 +351,9 @@ def exam_report(
 
     accuracy : share of pairs (grader, person) with the same grade.
     kappa : the same beyond chance, a difference weighted by its square.
-    spearman : rank correlation of the two grades over all answers; NaN for a constant.
-    preference : the same within a question: of the questions where a person prefers one of two
-        answers, the share in which the grader prefers it too; no preference counts one half.
     sensitivity, specificity : of the answers that a person does not grade 4, and that they do, the
         share in which the grader does the same. Their mean, the balanced accuracy, is .5 for a
         coin or a constant.
-
-    Of the judge alone:
-
-    share_people, share_judge : share of grade 4, by people's mean grade (rounded) and by the judge.
-    rogan_gladen, ppi : share_judge corrected by people's grades of every second conversation:
-        (share + specificity - 1) / (sensitivity + specificity - 1), with sensitivity for grade 4,
-        and `ragbench.stats.ppi_shares`. They should come near share_people.
-    changes : share of answers that repeats gave more than one grade.
-    length_bias, position_bias : rank correlation of grade less people's mean grade with the number
-        of words, and with the place in the prompt (undefined where each prompt has one answer).
-    separating : answers that tell two judges apart whose accuracies differ by .10, with a power of
-        .8, if they err independently and conversations are as these.
 
     Intervals are those of `ragbench.stats`, with the conversations as clusters: 20 are few.
     """
@@ -359,34 +362,23 @@ def exam_report(
     if missing := {*_ANSWER, "grade"} - set(graded.columns):
         raise DataError(f"no column {min(missing)!r}", "grades as `exam_grades` returns them")
     grades = _beside_people(graded, data)
-    people = data.grades.merge(grades[[*_ANSWER, "conversation"]], on=_ANSWER)
     judge = graded["judge"].iloc[0] if "judge" in graded else "the judge"
-    pairs_of = _pairs_of_graders(people, graded, data, judge, max(scale))
+    pairs = _pairs_of_graders(grades, graded, data, judge, max(scale))
     rows = []
     for measure in dict.fromkeys(graded["measure"]):
-        for grader, pairs in pairs_of.items():
-            part = pairs[pairs["measure"] == measure]
-            if part.empty:
-                continue
-            of_judge = {}
-            if grader == judge:
-                of_judge = _of_judge_alone(grades[grades["measure"] == measure], max(scale))
-            rows.append({"measure": measure, "grader": grader, **_row(part, scale, of_judge)})
-    return JudgeExam(pd.DataFrame(rows), grades)
+        of_measure = pairs[pairs["measure"] == measure]
+        for grader, part in of_measure.groupby("grader", sort=False):
+            rows.append({"measure": measure, "grader": grader, **_row(part, scale)})
+    return JudgeExam(pd.DataFrame(rows), grades, pairs)
 
 
-def _row(
-    pairs: pd.DataFrame, scale: Sequence[int], of_judge: Mapping[str, Interval]
-) -> dict[str, Any]:
+def _row(pairs: pd.DataFrame, scale: Sequence[int]) -> dict[str, Any]:
     """Return the numbers of one grader: counts, and all of `NUMBERS` with their bounds."""
     scored = pairs.dropna(subset="grade_given")
     n_answers = _count_answers(pairs)
-    n_scored = _count_answers(scored)
-    intervals = _agreement(scored, scale) | of_judge
-    row = {"answers": n_answers, "unscored": n_answers - n_scored}
-    row["separating"] = _separating(intervals["accuracy"], n_scored)
-    for name in NUMBERS:
-        row |= intervals.get(name, _UNDEFINED).columns(name)
+    row = {"answers": n_answers, "unscored": n_answers - _count_answers(scored)}
+    for name, interval in _agreement(scored, scale).items():
+        row |= interval.columns(name)
     return row
 
 
@@ -397,16 +389,17 @@ def _beside_people(graded: pd.DataFrame, data: PeoplesGrades) -> pd.DataFrame:
     answers = data.answers[["question_id", "system", "answer", "conversation"]]
     table = table.merge(answers, on=["question_id", "system"])
     texts = {question.id: question.text for question in data.dataset.questions}
+    given = data.grades.merge(graded[[*_ANSWER, "grade"]], on=_ANSWER, suffixes=("", "_given"))
+    same = given["grade"].eq(given["grade_given"]).groupby([given[name] for name in _ANSWER]).mean()
+    table = table.merge(same.rename("agreement").reset_index(), on=_ANSWER)
     return table.assign(question=table["question_id"].map(texts))
 
 
-_UNDEFINED = Interval(math.nan, math.nan, math.nan, 0)
-
-
 def _pairs_of_graders(
-    people: pd.DataFrame, graded: pd.DataFrame, data: PeoplesGrades, judge: str, best: int
-) -> dict[str, pd.DataFrame]:
-    """Return, by grader, people's grades beside the grader's (grade_given)."""
+    grades: pd.DataFrame, graded: pd.DataFrame, data: PeoplesGrades, judge: str, best: int
+) -> pd.DataFrame:
+    """Return people's grades beside each grader's (grade_given)."""
+    people = data.grades.merge(grades[[*_ANSWER, "conversation"]], on=_ANSWER)
     sides = {"on": _ANSWER, "suffixes": ("", "_given")}
     others = people.merge(people[[*_ANSWER, "rater", "grade"]], **sides)
     pairs = {
@@ -417,7 +410,10 @@ def _pairs_of_graders(
     if "contained" in data.answers:
         rule = data.answers[["question_id", "system", "contained"]]
         pairs["contained"] = people.merge(rule.rename(columns={"contained": "grade_given"}))
-    return pairs
+    parts = [part.assign(grader=grader) for grader, part in pairs.items()]
+    return pd.concat(parts, ignore_index=True).reindex(
+        columns=[*_PAIR, "grade_given", "rater_given"]
+    )
 
 
 def _count_answers(pairs: pd.DataFrame) -> int:
@@ -431,98 +427,13 @@ def _agreement(pairs: pd.DataFrame, scale: Sequence[int]) -> dict[str, Interval]
     conversation = pairs["conversation"]
     best_given = of_judge == max(scale)
     is_best = person == max(scale)
-    preferred = _preferences(pairs)
     return {
         "accuracy": _share(of_judge == person, conversation),
         "kappa": kappa(person, of_judge, weights="quadratic", labels=scale, groups=conversation),
-        "spearman": correlation(person, of_judge, "spearman", groups=conversation),
-        "preference": _share(preferred["agreement"], preferred["conversation"]),
         "sensitivity": _share(~best_given[~is_best], conversation[~is_best]),
         "specificity": _share(best_given[is_best], conversation[is_best]),
     }
 
 
-def _preferences(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Return the agreement (0, 0.5 or 1) on each two answers to a question between which a person
-    has a preference.
-    """
-    key = ["conversation", "question_id", "rater"]
-    if "rater_given" in pairs:
-        key.append("rater_given")
-    both = pairs.merge(pairs, on=key, suffixes=("", "_other")).sort_values(key)
-    both = both[both["system"] < both["system_other"]]
-    person = np.sign(both["grade"] - both["grade_other"])
-    grader = np.sign(both["grade_given"] - both["grade_given_other"])
-    agreement = (1 + person * grader) / 2
-    return both.assign(agreement=agreement)[person != 0]
-
-
 def _share(values: pd.Series, groups: pd.Series) -> Interval:
-    return bootstrap_ci(values.to_numpy(float), groups=groups.tolist())
-
-
-def _separating(accuracy: Interval, n: int) -> float:
-    """Answers for a power of .8 in telling apart two judges: 2 s^2 (1.96 + .84)^2 / .1^2.
-
-    s^2 = n SE^2, the variance that one answer adds, with what conversations take away.
-    """
-    error = (accuracy.high - accuracy.low) / (2 * 1.96)
-    variance = n * error**2
-    return float(np.ceil(2 * variance * (1.96 + 0.84) ** 2 / _APART**2))
-
-
-def _of_judge_alone(answers: pd.DataFrame, best: int) -> dict[str, Interval]:
-    """Measure what a judge's grades of answers say of the share that is fully right, and what
-    else they follow.
-    """
-    scored = answers[answers["grade"].notna()]
-    conversation = scored["conversation"]
-    said = scored["grade"].eq(best)
-    right = scored["people"].round().eq(best)
-    error = scored["grade"] - scored["people"]
-    words = scored["answer"].str.split().str.len()
-    options = {"method": "spearman", "groups": conversation.tolist()}
-    intervals = {
-        "share_people": _share(right, conversation),
-        "share_judge": _share(said, conversation),
-        "length_bias": correlation(error, words, **options),
-    }
-    if "position" in scored:
-        intervals["position_bias"] = correlation(error, scored["position"], **options)
-    if "changes" in scored:
-        intervals["changes"] = _share(scored["changes"], conversation)
-    if conversation.nunique() >= _FEW:
-        intervals |= _corrected_shares(said.to_numpy(), right.to_numpy(), conversation)
-    return intervals
-
-
-def _corrected_shares(
-    said: np.ndarray, right: np.ndarray, conversation: pd.Series
-) -> dict[str, Interval]:
-    """Correct the judge's share by people's grades of every second conversation."""
-    seen = pd.factorize(conversation)[0] % 2 == 0
-
-    def of_drawn(places: np.ndarray) -> float:
-        drawn = places.astype(int)
-        return _rogan_gladen(said[drawn], right[drawn], seen[drawn])
-
-    places = np.arange(len(said))
-    labels = np.where(seen, right, np.nan)[:, None]
-    judged = said.astype(float)[:, None]
-    strata = np.zeros(len(said), int)
-    (ppi,) = ppi_shares(labels, judged, strata, clusters=conversation.to_numpy())
-    rogan_gladen = bootstrap_ci(places, of_drawn, groups=conversation.tolist())
-    return {"rogan_gladen": rogan_gladen, "ppi": ppi}
-
-
-def _rogan_gladen(said: np.ndarray, right: np.ndarray, seen: np.ndarray) -> float:
-    """Correct the share that a judge said by its errors where the right grade was seen."""
-    seen_right = seen & right
-    seen_wrong = seen & ~right
-    with np.errstate(invalid="ignore"):
-        sensitivity = (said & seen_right).sum() / seen_right.sum()
-        false_alarms = (said & seen_wrong).sum() / seen_wrong.sum()
-    informed = sensitivity - false_alarms  # sensitivity + specificity - 1
-    if informed == 0:
-        return math.nan
-    return (said.mean() - false_alarms) / informed
+    return mean_interval(values.to_numpy(), groups=groups.tolist())

@@ -176,8 +176,8 @@ def grade(
         ...
 
     ``value`` is None when the reply could not be read or had the wrong number of grades: no grade
-    of such a prompt is used, ``raw`` keeps the whole reply, ``meta["error"]`` the kind and
-    ``meta["detail"]`` the message. ``meta`` also has what the answer's had, ``generator``,
+    of such a prompt is used, ``raw`` keeps the whole reply, ``failure`` says
+    why. ``meta`` also has what the answer's had, ``generator``,
     ``position`` in the prompt (from 1), ``shown`` (answers in the prompt), ``cut`` (of more than
     4,000 characters the first are shown) ...
 
@@ -215,20 +215,19 @@ def _grades_of(answers: Sequence[Answer], reply: Reply, facts: dict[str, Any]) -
         is_cut = len(_one_line(answer.text)) > MAX_CHARS
         meta = {"generator": answer.generator, "position": position, "cut": is_cut}
         meta = {**answer.meta, **meta, **facts}
-        grades.append(Grade(answer.question_id, value, reply.model, raw, meta))
+        failure = reply.error and reply.error.failure()
+        grades.append(Grade(answer.question_id, value, reply.model, raw, meta, failure))
     return grades
 
 
 def _reply_meta(reply: Reply, prompt: str) -> dict[str, Any]:
     meta = {
+        "held": reply.held,
         "repairs": reply.repairs,
         "seconds": reply.seconds,
         "prompt_estimate": estimate_tokens(prompt) + 4,  # for the template
         "usage": reply.usage.to_dict(),
     }
-    if reply.error is not None:
-        meta["error"] = reply.error.kind
-        meta["detail"] = str(reply.error.without_address())
     return meta
 
 

@@ -9,9 +9,9 @@ The wording is ours, the scales are the papers':
 ``keypoints``   RAGEval's verdict on each keypoint of a true answer (section 3.5.2, Figure 6).
 ``draft``       whether a question that a model drafted counts.
 
-The file is one CSV for all kinds with the columns `COLUMNS`, to which rows are only appended. The
-last row of a kind, item, aspect and annotator is what that person says. Two people may write to one
-file, or each to their own. The form in JupyterLab is `ragbench.widgets.LabellingTool`.
+The file is one CSV for all kinds with the columns `LABEL_COLUMNS`, to which rows are only appended.
+The last row of a kind, item, aspect and annotator is what that person says. Two people may write to
+one file, or each to their own. The form in JupyterLab is `ragbench.widgets.LabellingTool`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import math
+import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -29,12 +31,15 @@ from filelock import FileLock
 
 from ragbench.data.files import each_record, read_text
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.records import GRADES, Answer, Question, questions_of
+from ragbench.paths import written_whole
+from ragbench.records import GRADES
 from ragbench.stats import binomial_ci, kappa
 
 _POOLED = "all keypoints"
-COLUMNS = ["kind", "item", "aspect", "label", "annotator", "at", "note"]
-_HEAD = ",".join(COLUMNS)  # the first line of a label file
+# The thesis's categories, as the codebook of `ragbench init --study` has them: 4 is *wrong*.
+_CODEBOOK = (5, 4, 2, 3, 1)
+LABEL_COLUMNS = ["kind", "item", "aspect", "label", "annotator", "at", "note"]
+_HEAD = ",".join(LABEL_COLUMNS)  # the first line of a label file
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +51,18 @@ class _LabelKind:
     labels: Mapping[str, str]  # what can be said, and what it means
     ordered: bool = False  # whether labels have distances, so a weighted kappa makes sense
     candidates: int = 0  # texts that an item compares
-
-    @property
-    def keys(self) -> dict[str, str]:
-        """The label that each key gives: a digit is its own key, else its place is."""
-        if all(label.isdigit() for label in self.labels):
-            return {label: label for label in self.labels}
-        return {str(place): label for place, label in enumerate(self.labels, 1)}
+    own_scale: bool = False  # whether an item may bring other numbers than these
 
 
-KINDS: Mapping[str, _LabelKind] = {
+LABEL_KINDS: Mapping[str, _LabelKind] = {
     kind.name: kind
     for kind in (
         _LabelKind(
             "grade",
             "Grade the answer",
             {"grade": "Which category fits the answer?"},
-            {str(grade): meaning for grade, meaning in GRADES.items()},
+            {str(grade): GRADES[grade] for grade in _CODEBOOK},
+            own_scale=True,
         ),
         _LabelKind(
             "preference",
@@ -127,58 +127,67 @@ class LabelItem:
     candidates: Mapping[str, str] = field(default_factory=dict)
     # for keypoints, each one's text by its name
     aspects: Mapping[str, str] = field(default_factory=dict)
-
-
-def grade_items(questions: Sequence[Question], answers: Sequence[Answer]) -> list[LabelItem]:
-    """Make items for grades: question, true answer, what supports it, and the answer. The generator
-    is not shown.
-
-    An item's id is the answer's ``meta["id"]`` where it has one, else question id and generator.
-
-    Source: thesis §2.4 (what its judge was shown).
-    """
-    items = []
-    of_answers = questions_of(answers, questions)
-    for answer, question in zip(answers, of_answers, strict=True):
-        texts = {"Question": question.text, "True answer": question.answer}
-        if question.references:
-            texts["Supporting facts"] = "\n".join(question.facts())
-        texts["Answer to be graded"] = answer.text or "(empty)"
-        name = answer.meta.get("id") or f"{question.id}/{answer.generator}"
-        items.append(LabelItem(str(name), texts))
-    return items
+    # the grades of a judge with its own scale, digits, and their meaning; empty: those of the kind
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def append_labels(path: str | Path, labels: pd.DataFrame | Iterable[Mapping[str, str]]) -> None:
-    """Append rows with the columns `COLUMNS` (``at`` and ``note`` may be missing) to a label file,
-    new or old.
+    """Append rows with the columns `LABEL_COLUMNS` (``at`` and ``note`` may be missing) to a label
+    file, new or old.
 
     Writers take turns by a lock, so that a reader or a second annotator sees whole rows. Line
     breaks become blanks: one row, one line. DataError for a row that `load_labels` would refuse;
     nothing is written then.
     """
     path = Path(path).expanduser()
-    rows = pd.DataFrame(labels, columns=COLUMNS, dtype=object).fillna("")
+    rows = pd.DataFrame(labels, columns=LABEL_COLUMNS, dtype=object).fillna("")
     rows = rows.map(lambda text: " ".join(str(text).splitlines()))
     for row in rows.to_numpy().tolist():
         _checked(row, f"{path}, a new row")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path.with_name(f".{path.name}.lock"))
-    with lock, open(path, "a+b") as file:
-        is_new = file.tell() == 0
-        if not is_new and not _is_label_file(path):
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_name(f".{path.name}.lock")), open(path, "a+b") as file:
+            torn = _torn_end(path)
+            file.truncate(file.tell() - len(torn))
+            is_new = file.seek(0, os.SEEK_END) == 0
+            if not is_new and not _is_label_file(path):
+                raise DataError(
+                    f"{path} is no label file", f"the first line {_HEAD}", "choose another file"
+                )
+            lines = rows.to_csv(None, index=False, header=is_new, lineterminator="\n")
+            has_open_line = not is_new and not path.read_bytes().endswith((b"\n", b"\r"))
+            file.write(has_open_line * b"\n" + lines.encode("utf-8"))
+    except OSError as error:
+        raise DataError(
+            f"the labels cannot be written to {path}: {error.strerror}",
+            "a file in a folder that you may write to",
+            "choose another path=, or free the disk",
+        ) from None
+    _warn_of(path, torn, "removed")
+
+
+def _remove_row(path: Path, row: Mapping[str, str]) -> None:
+    """Take the last line of a label file that is this row out of it again."""
+    wanted = [" ".join(str(row[name]).splitlines()) for name in LABEL_COLUMNS]
+    with FileLock(path.with_name(f".{path.name}.lock")), written_whole(path) as new:
+        lines = path.read_bytes().splitlines(keepends=True)
+        rows = list(csv.reader(line.decode("utf-8-sig") for line in lines))
+        if wanted not in rows:
             raise DataError(
-                f"{path} is no label file", f"the first line {_HEAD}", "choose another file"
+                f"{path} does not hold the label any more: {','.join(wanted)}",
+                "the file as the form writes it",
+                "label the item again",
             )
-        lines = rows.to_csv(None, index=False, header=is_new, lineterminator="\n")
-        file.write(lines.encode("utf-8"))
+        del lines[len(rows) - 1 - rows[::-1].index(wanted)]
+        new.write_bytes(b"".join(lines))
 
 
 def load_labels(*paths: str | Path) -> pd.DataFrame:
     """Read label files, or all label files of a folder, every row in the order given; `current`
     gives what holds.
 
-    DataError names file and line of every bad row.
+    A last line that was cut off is left out with a warning. DataError names file and line of every
+    other bad row.
     """
     files: list[Path] = []
     for path in paths:
@@ -189,7 +198,13 @@ def load_labels(*paths: str | Path) -> pd.DataFrame:
             files.append(path)
     rows = []
     for file in files:
-        first, *lines = read_text(file).splitlines()
+        torn = _torn_end(file)
+        if torn:
+            _warn_of(file, torn, "left out")
+            text = file.read_bytes().removesuffix(torn).decode("utf-8-sig") or _HEAD
+        else:
+            text = read_text(file)
+        first, *lines = text.splitlines()
         if first != _HEAD:
             raise DataError(
                 f"{file}, line 1: {first[:80]!r}",
@@ -199,7 +214,7 @@ def load_labels(*paths: str | Path) -> pd.DataFrame:
         numbered = enumerate(csv.reader(lines), 2)
         cells = ((f"line {number}", row) for number, row in numbered if row)
         rows += each_record(file, cells, _checked, None)
-    return pd.DataFrame(rows, columns=COLUMNS, dtype=object)
+    return pd.DataFrame(rows, columns=LABEL_COLUMNS, dtype=object)
 
 
 def current(labels: pd.DataFrame, kind: str | None = None) -> pd.DataFrame:
@@ -208,6 +223,32 @@ def current(labels: pd.DataFrame, kind: str | None = None) -> pd.DataFrame:
         labels = labels[labels["kind"] == kind]
     held = labels.drop_duplicates(["kind", "item", "aspect", "annotator"], keep="last")
     return held.reset_index(drop=True)
+
+
+def _torn_end(path: Path) -> bytes:
+    """Return the last line of a label file where its writing broke off: neither a line break nor a
+    whole row.
+    """
+    raw = path.read_bytes() if path.is_file() else b""
+    start = max(raw.rfind(b"\n"), raw.rfind(b"\r")) + 1
+    end = raw[start:]
+    if start == 0:  # another file is none of ours to cut
+        return end if _HEAD.encode().startswith(end) and end != _HEAD.encode() else b""
+    try:
+        rows = list(csv.reader([end.decode("utf-8")], strict=True))
+    except (UnicodeDecodeError, csv.Error):
+        return end
+    return end if end and _fault(rows[0]) else b""
+
+
+def _warn_of(path: Path, torn: bytes, what: str) -> None:
+    if torn:
+        text = torn.decode("utf-8", "replace")
+        warnings.warn(
+            f"{path}: the last line was cut off when it was written, and is {what}: {text!r}; give "
+            "that label again",
+            stacklevel=3,
+        )
 
 
 def _is_label_file(path: Path) -> bool:
@@ -229,16 +270,19 @@ def _checked(row: list[str], where: str) -> list[str]:
 
 def _fault(row: list[str]) -> str:
     """Say what is wrong with a row; an empty text where nothing is."""
-    if len(row) != len(COLUMNS):
-        return f"{len(row)} columns instead of {len(COLUMNS)}"
-    cells = dict(zip(COLUMNS, row, strict=True))
-    kind = KINDS.get(cells["kind"])
+    if len(row) != len(LABEL_COLUMNS):
+        return f"{len(row)} columns instead of {len(LABEL_COLUMNS)}"
+    cells = dict(zip(LABEL_COLUMNS, row, strict=True))
+    kind = LABEL_KINDS.get(cells["kind"])
     if kind is None:
-        return f"the kind {cells['kind']!r}; there are {', '.join(KINDS)}"
+        return f"the kind {cells['kind']!r}; there are {', '.join(LABEL_KINDS)}"
     for column in ("aspect", "label", "item", "annotator"):
         if not cells[column].strip():
             return f"an empty {column}"
-    for column, names in (("aspect", kind.aspects), ("label", kind.labels)):
+    labels = kind.labels
+    if kind.own_scale and cells["label"].isdigit():
+        labels = {}  # of a judge's own scale
+    for column, names in (("aspect", kind.aspects), ("label", labels)):
         if names and cells[column] not in names:
             valid = ", ".join(names)
             return f"the {column} {cells[column]!r} of {kind.name}; there are {valid}"
@@ -284,7 +328,7 @@ def _shared_kind(a: pd.DataFrame, b: pd.DataFrame) -> _LabelKind:
             "one kind, two people",
             "take current(labels, kind), and each person's rows of it",
         )
-    return KINDS[kinds[0]]
+    return LABEL_KINDS[kinds[0]]
 
 
 def _agreement(
@@ -297,7 +341,7 @@ def _agreement(
         steps = first.astype(float) - second.astype(float)
         within_one = steps.abs().le(1).mean()
     equal = binomial_ci(int((first == second).sum()), len(first))
-    labels = list(kind.labels)
+    labels = list(dict.fromkeys([*kind.labels, *sorted({*first, *second})]))
     beyond_chance = kappa(first, second, weights=weights, labels=labels, resamples=resamples)
     intervals = equal.columns("agreement") | beyond_chance.columns("kappa")
     return {"n": len(first), **intervals, "within_one": within_one}
@@ -307,11 +351,11 @@ class Session:
     """Label items in a blind, seeded order; every label is in the file before the next item is
     shown.
 
-    ``kind`` is a name in `KINDS`, ``path`` the label file, which is read to resume. ``seed`` orders
-    the items and each item's candidates, by a hash of seed and id: the order stays the same when
-    items are added or the session is resumed. None: as given. ``position`` is the index of the item
-    in ``items``, ``aspect`` what is asked next of it. ConfigError for items that do not fit the
-    kind, or no annotator. The form in JupyterLab only draws it.
+    ``kind`` is a name in `LABEL_KINDS`, ``path`` the label file, which is read to resume. ``seed``
+    orders the items and each item's candidates, by a hash of seed and id: the order stays the same
+    when items are added or the session is resumed. None: as given. ``position`` is the index of the
+    item in ``items``, ``aspect`` what is asked next of it. ConfigError for items that do not fit
+    the kind, or no annotator. The form in JupyterLab only draws it.
     """
 
     def __init__(
@@ -322,8 +366,8 @@ class Session:
         path: str | Path,
         seed: int | None = 0,
     ) -> None:
-        check_known("kind of labels", [kind], KINDS)
-        self.kind = KINDS[kind]
+        check_known("kind of labels", [kind], LABEL_KINDS)
+        self.kind = LABEL_KINDS[kind]
         self.seed = seed
         self.path = Path(path).expanduser()
         self.annotator = annotator.strip()
@@ -332,6 +376,8 @@ class Session:
         _check_items(items, self.kind)
         self.items = sorted(items, key=lambda item: self._place(item.id))
         self._labels = self._recorded()
+        # of this session: position, row in the file, and the label and note that it replaced
+        self._given: list[tuple[int, dict[str, str], tuple[str, str] | None]] = []
         self.position = 0
         self.aspect = ""
         self.next_open(-1)
@@ -373,10 +419,14 @@ class Session:
             if (item.id, aspect) not in self._labels
         ]
 
+    def open_positions(self) -> list[int]:
+        """The positions of the items that lack a label."""
+        return [place for place, item in enumerate(self.items) if self._open(item)]
+
     @property
     def done(self) -> int:
         """How many items have all labels that are asked for."""
-        return sum(not self._open(item) for item in self.items)
+        return len(self.items) - len(self.open_positions())
 
     @property
     def labels(self) -> pd.DataFrame:
@@ -388,7 +438,7 @@ class Session:
         for (item, aspect), (label, _) in self._labels.items():
             if item in ids:
                 rows.append((self.kind.name, item, aspect, label, self.annotator))
-        return pd.DataFrame(rows, columns=COLUMNS[:5], dtype=object)
+        return pd.DataFrame(rows, columns=LABEL_COLUMNS[:5], dtype=object)
 
     def go(self, position: int) -> None:
         """Show another item (beyond an end, the last or first) and ask what is open of it."""
@@ -414,24 +464,66 @@ class Session:
         place = aspects.index(self.aspect) + step
         self.aspect = aspects[min(max(place, 0), len(aspects) - 1)]
 
+    @property
+    def _scale(self) -> Mapping[str, str]:
+        """What can be said of the item, and what it means: its own labels, else the kind's."""
+        return self.item.labels or self.kind.labels
+
+    def _label_of_key(self) -> dict[str, str]:
+        """The label that each key gives: a digit is its own key, else its place is."""
+        labels = self._scale
+        if all(label.isdigit() and len(label) == 1 for label in labels):
+            return {label: label for label in labels}
+        return {str(place): label for place, label in enumerate(labels, 1)}
+
     def choices(self) -> dict[str, str]:
-        """The keys that mean something, and what."""
-        return {key: self.kind.labels[label] for key, label in self.kind.keys.items()}
+        """The keys that mean something for this item, and what, in the order of the scale."""
+        return {key: self._scale[label] for key, label in self._label_of_key().items()}
+
+    def note(self, item: LabelItem) -> str:
+        """What this annotator noted with an item's labels; empty without a note."""
+        names = [(item.id, aspect) for aspect in self.aspect_questions(item)]
+        notes = [self._labels[name][1] for name in names if name in self._labels]
+        return "; ".join(filter(None, notes))
+
+    def undo(self) -> bool:
+        """Take the last label of this session out of the file again, and show its item.
+
+        Return whether there was one. A label that the item had before holds again.
+        """
+        if not self._given:
+            return False
+        position, row, before = self._given[-1]
+        _remove_row(self.path, row)
+        self._given.pop()
+        name = (row["item"], row["aspect"])
+        self._labels.pop(name)
+        if before is not None:
+            self._labels[name] = before
+        self.position = position
+        self.aspect = row["aspect"]
+        return True
 
     def press(self, key: str, note: str = "") -> bool:
         """Write the label of a key, if it has one, and move on to what is open.
 
         Return whether it was written.
         """
-        if key not in self.kind.keys:
+        label_of_key = self._label_of_key()
+        if key not in label_of_key:
             return False
         item = self.item.id
-        label = self._turned(self.kind.keys[key])
+        label = self._turned(label_of_key[key])
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        row = (self.kind.name, item, self.aspect, label, self.annotator, now, note)
-        append_labels(self.path, [dict(zip(COLUMNS, row, strict=True))])  # on a full disk it raises
+        cells = (self.kind.name, item, self.aspect, label, self.annotator, now, note)
+        row = dict(zip(LABEL_COLUMNS, cells, strict=True))
+        append_labels(self.path, [row])  # on a full disk it raises
+        self._given.append((self.position, row, self._labels.get((item, self.aspect))))
         self._labels[item, self.aspect] = (label, note)
-        self.next_open(self.position - 1)  # first what is open of this item
+        if self._open(self.item):
+            self.go(self.position)  # first what is open of this item
+        else:
+            self.next_open()
         return True
 
     def _turned(self, label: str) -> str:
@@ -447,8 +539,8 @@ class Session:
         label, _ = self._labels.get((self.item.id, aspect), ("", ""))
         if not label:
             return ""
-        key_of = {own: key for key, own in self.kind.keys.items()}
-        return key_of[self._turned(label)]
+        key_of = {own: key for key, own in self._label_of_key().items()}
+        return key_of.get(self._turned(label), "")  # a label of another scale has no key
 
 
 def _check_items(items: Sequence[LabelItem], kind: _LabelKind) -> None:

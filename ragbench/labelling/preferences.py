@@ -1,99 +1,65 @@
-"""Preferences: RAGAS's two baselines, a score from 0 to 10 (GPT Score) and the better of two (GPT
-Ranking).
+"""The better of two texts by a model, asked in both orders: a model that prefers whatever comes
+first shows it, and decides nothing.
 
-The paper's ranking asks once per pair. Here both orders are asked: a model that prefers whatever
-comes first shows it, and decides nothing.
+RAGAS's GPT Ranking asks once a pair, see notebook 30.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+import pandas as pd
+from pydantic import BaseModel, Field
 
-from ragbench.errors import ConfigError, check_known
 from ragbench.labelling.asking import Context, LabelStep
-from ragbench.prompts import load_prompt
+from ragbench.prompts import Prompt
 from ragbench.stats.inputs import same_length
 
-Dimension = Literal["faithfulness", "answer_relevance", "context_relevance"]
-DIMENSIONS = ("faithfulness", "answer_relevance", "context_relevance")
+
+# Some servers' grammars pass over bounds of whole numbers but keep to an enumeration. The type
+# stays int, since pydantic's Literal would take JSON's true for 1.
+class _Choice(BaseModel, extra="forbid", title="Better"):
+    better: int = Field(ge=1, le=2, json_schema_extra={"enum": [1, 2]})
 
 
-@dataclass(frozen=True, slots=True)
-class PairRanking:
-    """Which of two was better, asked in both orders."""
-
-    # of each pair the place chosen (1 or 2), with the first candidate shown first and shown second;
-    # None: unread
-    choices: tuple[tuple[int | None, int | None], ...]
-
-    @property
-    def preferences(self) -> tuple[float | None, ...]:
-        """For each pair 1.0 (the first is better in both orders), 0.0 (the second), 0.5 (it
-        varies), None (unread).
-        """
-        shares: list[float | None] = []
-        for shown_first, shown_second in self.choices:
-            share = None
-            if shown_first is not None and shown_second is not None:
-                share = ((shown_first == 1) + (shown_second == 2)) / 2
-            shares.append(share)
-        return tuple(shares)
-
-    @property
-    def position_bias(self) -> float:
-        """Share of choices for the place shown first, minus 1/2, over the pairs read in both orders
-        (NaN: none).
-        """
-        read = [pair for pair in self.choices if None not in pair]
-        if not read:
-            return float("nan")
-        return sum(pair.count(1) for pair in read) / (2 * len(read)) - 0.5
-
-
-def gpt_score(
+def better_of_two(
     model: Any,
-    dimension: Dimension,
-    questions: Sequence[str],
-    candidates: Sequence[Context],
-    contexts: Sequence[Context] | None = None,
-    **options: Any,
-) -> list[int | None]:
-    """Let a model score each candidate: whole numbers from 0 to 10.
-
-    ``candidates``: what is scored: answers, or for context relevance contexts. ``contexts``: for
-    faithfulness, and only there. ``options``: see `ragbench.labelling.asking`.
-
-    Source: RAGAS, section 5 (GPT Score; the wording of the prompts is ours).
-    """
-    columns = _columns(dimension, questions, contexts, options, candidate=candidates)
-    step = _step("gpt_score", dimension, "candidate", "score", range(11))
-    return step.ask(model, options, **columns)
-
-
-def gpt_ranking(
-    model: Any,
-    dimension: Dimension,
-    questions: Sequence[str],
+    prompt: Prompt,
     first: Sequence[Context],
     second: Sequence[Context],
+    *,
+    questions: Sequence[str] | None = None,
     contexts: Sequence[Context] | None = None,
     **options: Any,
-) -> PairRanking:
-    """Let a model choose the better of two candidates, in both orders: two calls per pair.
+) -> pd.DataFrame:
+    """Let a model choose the better of two texts, in both orders: two calls a pair.
 
-    ``first``, ``second``: the candidates, shape (n,) each; the others as for `gpt_score`.
+    Parameters
+    ----------
+    prompt : id or file, with the fields ``{first}`` and ``{second}``, and ``{question}`` or
+        ``{context}`` where these are given; its reply is JSON with the field ``better``, 1 or 2.
+        Such as ``"steps_gpt_ranking_answer_relevance"`` (RAGAS, section 5).
+    first, second : the texts, shape (n_pairs,) each.
+    options : see `ragbench.labelling.asking`.
+
+    Returns
+    -------
+    DataFrame with a row a pair: ``shown_first`` and ``shown_second``, the place chosen (1 or 2)
+    where the first text was shown first and second; ``preference``, 1 where the first is better in
+    both orders, 0 where the second is, 0.5 where it varies. NaN: unread.
 
     Source: RAGAS, section 5 (GPT Ranking); Wang et al. 2023 on the order of candidates, as cited
     there.
     """
-    columns = _columns(dimension, questions, contexts, options, first=first, second=second)
+    columns: dict[str, Sequence[Context]] = {"first": first, "second": second}
+    if questions is not None:
+        columns["question"] = questions
+    if contexts is not None:
+        columns["context"] = contexts
+    same_length(**columns)
     # a pair's two prompts follow each other: a server reads the context that they share once
     twice = {}
     for field, texts in columns.items():
@@ -101,61 +67,19 @@ def gpt_ranking(
     twice["first"][1::2] = second
     twice["second"][1::2] = first
     ids = []
-    for name in options.get("ids", range(len(questions))):
+    for name in options.get("ids", range(len(first))):
         ids += [f"{name} order 1", f"{name} order 2"]
-    options["ids"] = ids
-    step = _step("gpt_ranking", dimension, "first", "better", range(1, 3))
-    chosen = step.ask(model, options, **twice)
-    return PairRanking(tuple(zip(chosen[::2], chosen[1::2], strict=True)))
-
-
-def _step(name: str, dimension: str, needs: str, field: str, numbers: range) -> LabelStep:
-    """Return the step that asks for a number: a score, or which is better."""
-    return LabelStep(
-        f"{name} {dimension}",
-        f"steps_{name}_{dimension}",
-        _number_schema(field, numbers),
-        needs,
-        attrgetter(field),
+    step = LabelStep(
+        "better of two",
+        prompt,
+        _Choice,
+        "first",
+        attrgetter("better"),
         bound="label",
         empty="(empty)",
     )
-
-
-def _columns(
-    dimension: str,
-    questions: Sequence[str],
-    contexts: Sequence[Context] | None,
-    options: Mapping[str, Any],
-    **candidates: Sequence[Context],
-) -> dict[str, Sequence[Context]]:
-    """Return the texts of the prompt's fields.
-
-    Section 5 shows for faithfulness a context and an answer, for the others the question; a prompt
-    of one's own may show it always.
-    """
-    check_known("dimension", [dimension], DIMENSIONS)
-    has_contexts = contexts is not None
-    if has_contexts != (dimension == "faithfulness"):
-        raise ConfigError(
-            f"{'contexts' if has_contexts else 'no contexts'} for {dimension}",
-            "contexts for faithfulness; for context relevance they are the candidates",
-        )
-    same_length(questions=questions, **candidates)
-    own = options.get("prompt")
-    columns = dict(candidates)
-    if not has_contexts or (own and "{question}" in load_prompt(own)):
-        columns["question"] = questions
-    if has_contexts:
-        columns["context"] = contexts
-    return columns
-
-
-@cache
-def _number_schema(field: str, numbers: range) -> type[BaseModel]:
-    # Some servers' grammars pass over bounds of whole numbers but keep to an enumeration. The type
-    # stays int, since pydantic's Literal would take JSON's true for 1.
-    listed = {"enum": list(numbers)}
-    number = (int, Field(ge=numbers[0], le=numbers[-1], json_schema_extra=listed))
-    fields: dict[str, Any] = {field: number}
-    return create_model(field.title(), __config__=ConfigDict(extra="forbid"), **fields)
+    chosen = step.ask(model, {**options, "ids": ids}, **twice)
+    table = pd.DataFrame({"shown_first": chosen[::2], "shown_second": chosen[1::2]}, dtype=float)
+    wins = (table["shown_first"] == 1) * 1.0 + (table["shown_second"] == 2)
+    table["preference"] = wins.div(2).where(table.notna().all(axis=1))
+    return table

@@ -15,8 +15,6 @@ import logging
 import os
 import sqlite3
 import threading
-import time
-import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,10 +40,11 @@ CREATE TABLE IF NOT EXISTS replies (
     model TEXT NOT NULL, digest TEXT NOT NULL, request TEXT NOT NULL, answer TEXT NOT NULL, checksum TEXT NOT NULL,
     recorded_at TEXT NOT NULL
 );
-CREATE TABLE IF NOT EXISTS claims (key TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS unconfirmed (key TEXT PRIMARY KEY);
 INSERT OR IGNORE INTO about VALUES ('format', '{FORMAT}');
 COMMIT;
 """
+_OF_ANSWER = {"ok", "text", "raw", "finish", "seconds", "repairs", "attempts", "usage", "error"}
 _MARKS = ",".join("?" * len(_COLUMNS))
 _UPDATE = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
 # The first answer to a key stays; a failure gives way.
@@ -53,23 +52,19 @@ _INSERT = (
     f"INSERT INTO replies VALUES ({_MARKS}) ON CONFLICT (key) DO UPDATE SET {_UPDATE} "
     "WHERE replies.ok = 0"
 )
-# A prompt is asked by one process at a time, and once: no claim where an answer is.
-_CLAIM = (
-    "INSERT INTO claims SELECT :key, :owner, :until "
-    "WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = :key AND json_extract(answer, '$.ok')) "
-    "ON CONFLICT (key) DO UPDATE SET owner = :owner, until = :until WHERE until < :now"
+# Answers whose digest nobody has confirmed since: who reads of a model that was replaced takes them
+# out.
+_UNCONFIRMED = (
+    "INSERT OR IGNORE INTO unconfirmed SELECT ? "
+    "WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = ? AND ok = 1)"
 )
-# An answer keeps its claim until the digest that it is recorded under is confirmed: who reads of a
-# model that was replaced can take out what nobody has confirmed.
-_ANSWERED = "EXISTS (SELECT 1 FROM replies WHERE replies.key = claims.key AND ok = 1)"
 _CONFIRM = (
-    "DELETE FROM claims WHERE EXISTS (SELECT 1 FROM replies "
-    "WHERE replies.key = claims.key AND ok = 1 AND provider = ? AND model = ? AND digest = ?)"
+    "DELETE FROM unconfirmed WHERE key NOT IN "
+    "(SELECT key FROM replies WHERE NOT (provider = ? AND model = ? AND digest = ?))"
 )
 _WITHDRAW = (
-    "DELETE FROM replies WHERE provider = ? AND model = ? AND key IN (SELECT key FROM claims)"
+    "DELETE FROM replies WHERE provider = ? AND model = ? AND key IN (SELECT key FROM unconfirmed)"
 )
-CLAIM_S = 10.0  # a claim holds so long after its process was last heard of
 _WAIT_S = 60.0
 # A forked process must not close the connection it was born with: that would touch its parent's
 # log.
@@ -180,7 +175,6 @@ class Cassette:
         self.mode = mode
         self.command = command
         self._lock = threading.RLock()
-        self._owner = uuid.uuid4().hex  # of claims
         self._db: sqlite3.Connection | None = None
         self._pid = 0
         self._connection()
@@ -273,15 +267,15 @@ class Cassette:
         """
         sql = "SELECT digest FROM models WHERE provider = ? AND model = ? ORDER BY digest"
         recorded = [row[0] for row in self.rows(sql, (provider, model))]
-        recording = self.mode == "record" and bool(on_server)
+        recording = self.mode == "record"
         if not recorded or on_server in recorded:
-            if recording:
+            if recording and on_server:
                 self.confirm(provider, model, on_server)
             return on_server
         nothing_to_compare = not on_server or recorded == [""]
         if len(recorded) == 1 and nothing_to_compare:
             return recorded[0]
-        if recording:
+        if recording and on_server:
             self.withdraw(provider, model)
         shown = " and ".join(digest[:12] for digest in recorded)
         what = f"two digests under one name: {self.path.name} was recorded with {shown}"
@@ -308,24 +302,6 @@ class Cassette:
                     version,
                 )
 
-    def claim(self, key: str) -> bool:
-        """Take a prompt for this process; False where it is answered, or another one asks it."""
-        now = time.time()
-        values = {"key": key, "owner": self._owner, "now": now, "until": now + CLAIM_S}
-        return self._write(_CLAIM, values) == 1
-
-    def renew(self) -> None:
-        """Say that this process is still asking."""
-        self._claimed("UPDATE claims SET until = :until WHERE owner = :owner")
-
-    def release(self) -> None:
-        """Give up what this process has claimed and not answered."""
-        self._claimed(f"DELETE FROM claims WHERE owner = :owner AND NOT {_ANSWERED}")
-
-    def _claimed(self, sql: str) -> None:
-        with contextlib.suppress(DataError):  # on a full disk claims run out by themselves
-            self._write(sql, {"owner": self._owner, "until": time.time() + CLAIM_S})
-
     def confirm(self, provider: str, model: str, digest: str) -> None:
         """Say that the server still has this digest: what is recorded under it is its own."""
         with contextlib.suppress(DataError):  # on a full disk the next process does it
@@ -334,6 +310,7 @@ class Cassette:
     def withdraw(self, provider: str, model: str) -> None:
         """Take out again what nobody has confirmed: the model was replaced under its name."""
         self._write(_WITHDRAW, (provider, model))
+        self._write("DELETE FROM unconfirmed WHERE key NOT IN (SELECT key FROM replies)", ())
 
     def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the recorded answers (and failures: ``ok`` False) by key. DataError for a reply
@@ -345,14 +322,27 @@ class Cassette:
         )
         answers: dict[str, dict[str, Any]] = {}
         for key, answer, noted, prompt_id in self.rows(sql, (json.dumps(list(keys)),)):
-            if _checksum(answer) != noted:
+            if not isinstance(answer, str) or _checksum(answer) != noted:
                 raise DataError(
                     f"{self.path}: the reply to prompt {prompt_id!r} was changed after recording",
                     "replies as they were recorded",
                     f"restore the file, or take out the row with key {key} to ask again",
                 )
-            answers[key] = json.loads(answer)  # with its own "ok": the column has no checksum
+            # with its own "ok": the column has no checksum
+            answers[key] = self._whole(key, prompt_id, answer)
         return answers
+
+    def _whole(self, key: str, prompt_id: str, text: str) -> dict[str, Any]:
+        """Read an answer; DataError for one that `ask` has not written."""
+        with contextlib.suppress(ValueError, RecursionError):
+            answer = json.loads(text)
+            if isinstance(answer, dict) and answer.keys() >= _OF_ANSWER:
+                return answer
+        raise DataError(
+            f"{self.path}: the reply to prompt {prompt_id!r} is {text[:60]!r}",
+            "a reply as ragbench records it",
+            f"restore the file, or take out the row with key {key} to ask again",
+        )
 
     def put(
         self,
@@ -363,20 +353,21 @@ class Cassette:
         step: str = "",
         prompt_id: str = "",
         recorded_at: str = "",
+        confirmed: bool = False,
     ) -> bool:
         """Record one answer or failure; False when an answer to this key was there (it stays).
 
-        ``key`` and ``request`` are from ``Keys``; ``answer`` holds ``ok``, ``text``, ``usage`` ...
+        ``key`` and ``request`` are from ``Keys``; ``answer`` holds ``ok``, ``text``, ``usage`` ...;
+        ``confirmed``: its digest need not be asked for again.
         """
         body = json.loads(request)
         text = json.dumps(answer, separators=(",", ":"))
         when = recorded_at or datetime.now(UTC).isoformat(timespec="seconds")
         names = (step, prompt_id, body["provider"], body["model"], body["digest"])
         row = (key, answer["ok"], *names, request, text, _checksum(text), when)
-        is_new = self._write(_INSERT, row) == 1
-        if not answer["ok"]:
-            self._write("DELETE FROM claims WHERE key = ?", (key,))  # to be asked again
-        return is_new
+        if not confirmed:
+            self._write(_UNCONFIRMED, (key, key))
+        return self._write(_INSERT, row) == 1
 
     def miss(self, ids: Sequence[str], model: str, of: int) -> CallError:
         """Build the error for prompts that are not on the cassette, in replay mode."""
@@ -447,7 +438,7 @@ class Cassette:
         self.register(body["provider"], body["model"], body["digest"])
         request = json.dumps(body, separators=(",", ":"))
         names = {name: record[name] for name in ("step", "prompt_id", "recorded_at")}
-        return self.put(key, request, answer, **names)
+        return self.put(key, request, answer, confirmed=True, **names)
 
     def verify(self) -> list[str]:
         """Check the file, every key against its request, every answer against its checksum; list
@@ -501,7 +492,14 @@ def _open_to_read(path: Path) -> sqlite3.Connection:
 
 
 def _refuse_other_files(db: sqlite3.Connection, *, must_exist: bool = False) -> None:
-    tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    kinds = dict(db.execute("SELECT name, type FROM sqlite_master WHERE type != 'index'"))
+    tables = {name for name, kind in kinds.items() if kind == "table"}
+    if odd := kinds.keys() - tables:
+        raise sqlite3.DatabaseError(f"with a {kinds[min(odd)]} {min(odd)!r}")
+    if "replies" in tables:
+        columns = tuple(row[1] for row in db.execute("PRAGMA table_info(replies)"))
+        if columns != _COLUMNS:
+            raise sqlite3.DatabaseError(f"replies with the columns {', '.join(columns)}")
     noted = None
     if "about" in tables:
         noted = db.execute("SELECT value FROM about WHERE name = 'format'").fetchone()

@@ -7,7 +7,9 @@ what they leave out.
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hashlib
 import json
 import logging
 import os
@@ -16,17 +18,23 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
+import httpx
 import ollama
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import convert_to_messages
 from langchain_ollama import ChatOllama
 from langsmith import tracing_context
+from pydantic import SecretStr
 
 from ragbench.errors import ConfigError
-from ragbench.llm.cassette import Cassette
-from ragbench.llm.failures import CallError, from_exception, redact, sounds_secret
+from ragbench.llm.cassette import Cassette, canonical
+from ragbench.llm.failures import CallError, from_exception, mask, redact, sounds_secret
+from ragbench.llm.identity import address_mark, identity, without_secrets
 from ragbench.llm.models import DEADLINE_S, chat_model
 from ragbench.llm.reply import Usage
 from ragbench.llm.wire import OllamaServer, Transport
@@ -34,6 +42,7 @@ from ragbench.llm.wire import OllamaServer, Transport
 log = logging.getLogger("ragbench.llm")
 _KEY_CHARS = 12  # shorter ones are ordinary words: "test", "not-needed"
 TRACING_VARIABLE = "RAGBENCH_TRACING"  # set: LangSmith may trace what `ask` sends
+_PUBLIC = ("https://api.openai.com/v1",)
 _NO_TEMPLATE = "{{ .Prompt }}"  # what Ollama makes of a model file without one
 
 
@@ -46,11 +55,19 @@ class Received:
     finish: str = ""
     usage: Usage = Usage(calls=1, uncounted=1)  # noqa: RUF009 - it is frozen
 
+    @property
+    def raw(self) -> str:
+        """Everything the model wrote, its thinking in ``<think>`` marks."""
+        if not self.thinking.strip():
+            return self.text
+        return f"<think>{self.thinking}</think>{self.text}"
 
-def _usage(read: int | None, written: int | None, *seconds: float) -> Usage:
+
+def _usage(read: int | None, written: int | None, seconds: tuple[float, float]) -> Usage:
     """Return the tokens (None: not counted) and the server's own time, where it says it."""
     uncounted = int(read is None or written is None)
-    return Usage(1, read or 0, written or 0, uncounted, *seconds, sum(seconds))
+    reading_s, writing_s = seconds
+    return Usage(1, read or 0, written or 0, uncounted, reading_s, writing_s, sum(seconds))
 
 
 class Endpoint:
@@ -68,7 +85,8 @@ class Endpoint:
 
     What one `ask` finds out about the server: ``digest`` (of the weights), ``dead`` (why
     it is not asked any more), ``spoke`` (whether it has said anything), ``answered`` (whether its
-    model has), ``version``, and ``weights`` (number of parameters and quantisation).
+    model has), ``version``, ``weights`` (number of parameters and quantisation), and ``shown``
+    (what the server shows of the model: family, what it was made of, its Modelfile).
     """
 
     digest: str | None = None
@@ -77,6 +95,7 @@ class Endpoint:
     answered = False
     version = ""
     weights = ""
+    shown: Mapping[str, Any] = MappingProxyType({})
     concurrency = 4  # calls under way at once, where the caller names no number
     wire: Transport | None = None
 
@@ -112,15 +131,14 @@ class Endpoint:
                 "a LangChain chat model, or a name such as 'ollama:llama3:8b'",
                 "make one with ragbench.llm.chat_model(...)",
             )
-        name = type(model).__name__
         kind = Endpoint
-        if isinstance(model, ChatOllama):
+        if isinstance(model, ChatOllama) and not _calls_itself(type(model)):
             kind = _OllamaEndpoint
         # AzureChatOpenAI and others build other addresses
-        elif name in ("ChatOpenAI", "OpenAIChat"):
+        elif type(model).__name__ in ("ChatOpenAI", "OpenAIChat"):
             kind = _OpenAIEndpoint
         endpoint = kind(model, deadline_s)
-        if num_predict is not None and name in ("OllamaChat", "OpenAIChat"):
+        if num_predict is not None:
             endpoint.limit(num_predict)
         return endpoint
 
@@ -143,7 +161,7 @@ class Endpoint:
         if ask_server and (cassette is None or cassette.mode == "record"):
             endpoint.meet()
         dead = endpoint.dead
-        if dead is not None and dead.kind != "down":
+        if dead is not None and dead.kind not in ("down", "no_model"):
             raise dead
         if endpoint.digest is None:
             endpoint.digest = endpoint.pinned_digest
@@ -154,9 +172,26 @@ class Endpoint:
         return endpoint
 
     def _options_of(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        plain = {name: value for name, value in fields.items() if _is_plain(value)}
-        plain = {name: value for name, value in plain.items() if not _NO_OPTION.search(name)}
-        return _without_secrets(plain)
+        return identity(self.chat)
+
+    def key_options(self, digest: str) -> dict[str, Any]:
+        """Return the options as the cassette's key has them: with the address where no digest says
+        which weights are there.
+        """
+        if digest or not self.host or self.host in _PUBLIC:
+            return self.options
+        return {**self.options, "address": address_mark(self.host)}
+
+    def held(self, schema: Any = None) -> dict[str, Any]:
+        """Return what holds for a reply (of this schema) that is made now, as far as is known."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        server = f"Ollama {self.version}" if self.version else ""
+        facts = {"server": server, "num_ctx": self.num_ctx, "num_predict": self.num_predict}
+        return {name: value for name, value in facts.items() if value} | {"at": now}
+
+    def cut_prompt(self, estimate: int, counted: int) -> str:
+        """Say why the server must have cut a prompt of so many tokens, or ""."""
+        return ""
 
     @property
     def model(self) -> str:
@@ -193,6 +228,8 @@ class Endpoint:
         try:
             with tracing_context(enabled=traced):
                 got = self.complete(messages, schema)
+            got.text = mask(got.text, self.secrets)
+            got.thinking = mask(got.thinking, self.secrets)
         except Exception as error:
             raise self.named(error) from None
         if not got.usage.seconds:
@@ -221,11 +258,16 @@ class Endpoint:
             "provider": self.provider,
             "model": self.name,
             "digest": self.digest,
-            "options": self.options,
+            "options": self.sent_options(),
             "num_ctx": self.num_ctx,
             "server": f"Ollama {self.version}" if self.version else "",
             "weights": self.weights,
+            **self.shown,
         }
+
+    def sent_options(self) -> dict[str, Any]:
+        """Return the options as they are sent."""
+        return self.options
 
     def row(self) -> dict[str, Any]:
         """Return what a row says of it."""
@@ -261,6 +303,12 @@ class Endpoint:
         return self.fail(kind, words, status=status, retry_after=retry_after)
 
 
+def _calls_itself(kind: type) -> bool:
+    """Whether a subclass of ChatOllama has a call of its own: then that one is called."""
+    own = kind.__mro__[: kind.__mro__.index(ChatOllama)]
+    return any({"_generate", "_stream", "invoke"} & vars(part).keys() for part in own)
+
+
 def _received(message: Any) -> Received:
     """Take in a message of LangChain's."""
     facts = message.response_metadata or {}
@@ -271,7 +319,7 @@ def _received(message: Any) -> Received:
         text = json.dumps(tool_calls[0]["args"], ensure_ascii=False)
     thinking = (message.additional_kwargs or {}).get("reasoning_content")
     finish = facts.get("finish_reason") or facts.get("stop_reason") or facts.get("done_reason")
-    usage = _usage(counts.get("input_tokens"), counts.get("output_tokens"), 0.0, 0.0)
+    usage = _usage(counts.get("input_tokens"), counts.get("output_tokens"), (0.0, 0.0))
     return Received(text, str(thinking or ""), str(finish or "stop"), usage)
 
 
@@ -314,10 +362,12 @@ class _OllamaEndpoint(Endpoint):
     def fetch_digest(self) -> str:
         try:
             listed = self.server.models()
-        except Exception:
-            if self.pinned_digest is None:
-                raise
-            return self.pinned_digest  # of a gateway that does not list its models
+        except Exception as error:
+            if self.pinned_digest is not None:
+                return self.pinned_digest  # of a gateway that does not list its models
+            if getattr(error, "status_code", 0) == 404:
+                raise self.fail("down", "no Ollama answers there (HTTP 404)") from None
+            raise
         self.spoke = True
         if self.name not in listed:
             names = ", ".join(sorted(listed)) or "none"
@@ -350,6 +400,7 @@ class _OllamaEndpoint(Endpoint):
         except Exception:
             return  # the prompts tell
         self.spoke = True
+        self.shown = _shown(shown)
         numbers = [int(number) for number in re.findall(r"\d+", self.version)[:2]]
         self._counts_cached = numbers >= [0, 30]
         if str(shown.get("template", "")).strip() == _NO_TEMPLATE:
@@ -371,11 +422,21 @@ class _OllamaEndpoint(Endpoint):
                 )
             self.num_ctx = window or self.num_ctx
 
-    def complete(self, messages: Sequence[dict], schema: dict | None) -> Received:
+    def sent_options(self) -> dict[str, Any]:
         sampling = dict(self.options["options"])
         if self._modelfile_has_bound:
             del sampling["num_predict"]
-        settings = {**self.options, "options": sampling, "keep_alive": self.chat.keep_alive}
+        return {**self.options, "options": sampling}
+
+    def held(self, schema: Any = None) -> dict[str, Any]:
+        thinks = self.options.get("think", None if schema is None else False)
+        facts = super().held()
+        if thinks is not None:
+            facts["think"] = thinks
+        return facts
+
+    def complete(self, messages: Sequence[dict], schema: dict | None) -> Received:
+        settings = {**self.sent_options(), "keep_alive": self.chat.keep_alive}
         if schema is not None:
             # A label has no room for thinking; models that cannot think take it too.
             settings = {"think": False, **settings, "format": schema}
@@ -399,7 +460,21 @@ class _OllamaEndpoint(Endpoint):
             prompt_tokens = None
         reading_s = (last.prompt_eval_duration or 0) / 1e9
         writing_s = (last.eval_duration or 0) / 1e9
-        return _usage(prompt_tokens, last.eval_count, reading_s, writing_s)
+        return _usage(prompt_tokens, last.eval_count, (reading_s, writing_s))
+
+
+def _shown(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a manifest says of Ollama's ``/api/show``: family, the model that it was made of
+    here, and what its Modelfile says, whole and hashed.
+    """
+    details = answer.get("details") or {}
+    facts = {name: redact(str(details.get(name) or "")) for name in ("family", "parent_model")}
+    modelfile = {}
+    for name in ("template", "system", "parameters"):
+        modelfile[name] = redact(str(answer.get(name) or ""))
+    sha256 = hashlib.sha256(canonical(modelfile).encode()).hexdigest()
+    facts["modelfile"] = {**modelfile, "sha256": sha256}
+    return facts
 
 
 # Fields of ChatOpenAI that can change a reply; recordings have the limit of tokens as OpenAI does.
@@ -422,6 +497,18 @@ _OPENAI = (
 )
 
 
+_LEAST_WINDOW = 1024  # tokens; powers of two from here on are sizes of windows
+_OLLAMA_WINDOW = 4096  # where nobody says another, as under /v1 nobody can
+_LOOK_S = 5.0
+
+
+class _Kept(httpx.BaseTransport):
+    """A transport that its client does not close."""
+
+    def __init__(self, inner: httpx.BaseTransport) -> None:
+        self.handle_request = inner.handle_request  # type: ignore[method-assign]
+
+
 class _OpenAIEndpoint(Endpoint):
     """The OpenAI protocol, as vLLM, llama.cpp and others speak it.
 
@@ -438,15 +525,33 @@ class _OpenAIEndpoint(Endpoint):
             self.concurrency = 1
         self.host = str(chat.root_client.base_url).rstrip("/")
         self.wire = getattr(chat, "wire", None)
+        self._is_ollama = False
 
     def _options_of(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         options = _set_fields(self.chat, _OPENAI) | (self.chat.model_kwargs or {})
-        options = _without_secrets(options)
+        options = without_secrets(options)
         if self.num_predict is not None:
             options["max_completion_tokens"] = self.num_predict
         if self.num_ctx:
             options["num_ctx"] = self.num_ctx
         return options
+
+    def check(self) -> None:
+        """See whether Ollama is behind it, which cuts a long prompt in silence here."""
+        if self._local_server is None and self.wire is not None:
+            with contextlib.suppress(Exception):
+                address = self.host.removesuffix("/v1")
+                with httpx.Client(transport=_Kept(self.wire), timeout=_LOOK_S) as web:
+                    self.version = f"{web.get(f'{address}/api/version').json()['version']}"
+                    self._is_ollama = True
+
+    def cut_prompt(self, estimate: int, counted: int) -> str:
+        power = counted >= _LEAST_WINDOW and counted & (counted - 1) == 0
+        if power and estimate > counted:
+            return f"the server read {counted} tokens of a prompt of about {estimate}"
+        if self._is_ollama and estimate > 1.25 * _OLLAMA_WINDOW and counted <= _OLLAMA_WINDOW:
+            return f"a prompt of about {estimate} tokens, where Ollama reads {_OLLAMA_WINDOW}"
+        return ""
 
     def fetch_digest(self) -> str:
         if self._local_server is not None:  # the file's sha256
@@ -467,11 +572,13 @@ class _OpenAIEndpoint(Endpoint):
             if form["type"] == "json_schema":
                 content = {"json_schema": {"name": "reply", "schema": schema}}
             extra["response_format"] = content | form
-        return _received(
-            self.chat.invoke(
+        try:
+            message = self.chat.invoke(
                 convert_to_messages(messages), timeout=self.deadline_s, extra_body=extra or None
             )
-        )
+        except IndexError:
+            raise self.fail("server", "a reply without choices") from None
+        return _received(message)
 
 
 def model_name(model: Any) -> str:
@@ -484,43 +591,42 @@ def model_name(model: Any) -> str:
     return name if isinstance(name, str) else Endpoint.of(model).model
 
 
-# Where a model is, how long to wait, and what to log: none of it changes a reply.
-_NO_OPTION = re.compile(
-    r"url|host|api_base|endpoint|proxy|timeout|retries|headers|client|cache|callback|verbose|^tags$|metadata|rate_limiter"
-    r"|organization|disable_streaming|^name$|profile|output_version|deadline|api.?key|secret|password|credential"
-    r"|cookie|auth|token$|^i$|^responses$|^messages$|^sleep$",
-    re.IGNORECASE,
-)
+# Headers that hold no secret of anybody.
+_OPEN_HEADERS = frozenset({"accept", "accept-encoding", "content-type", "connection", "user-agent"})
 
 
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
-    return isinstance(value, bool | int | float | str)
-
-
-def _without_secrets(value: Any) -> Any:
-    """Leave out the entries of a mapping, at any depth, whose names sound like secrets."""
-    if isinstance(value, Mapping):
-        kept = {name: each for name, each in value.items() if not sounds_secret(str(name))}
-        return {name: _without_secrets(each) for name, each in kept.items()}
-    if isinstance(value, list | tuple):
-        return [_without_secrets(each) for each in value]
-    return value
-
-
-def _secret_strings(value: Any, name: str = "") -> set[str]:
-    """Collect keys from a model's fields: SecretStr, and texts under names that sound secret, in
-    headers and bodies too.
+def _secret_strings(value: Any, name: str = "", *, all_of_it: bool = False) -> set[str]:
+    """Collect keys from a model's fields: SecretStr, texts under names that sound secret, every
+    header of the user's, passwords and queries of addresses.
     """
     if isinstance(value, Mapping):
-        parts = [_secret_strings(part, str(inner)) for inner, part in value.items()]
+        whole = all_of_it or name.lower().endswith("headers")
+        parts = [
+            _secret_strings(part, str(inner), all_of_it=whole)
+            for inner, part in value.items()
+            if str(inner).lower() not in _OPEN_HEADERS
+        ]
         return set().union(*parts)
-    if hasattr(value, "get_secret_value"):
+    if isinstance(value, str) and "://" in value:
+        return _secrets_of_address(value)
+    if isinstance(value, SecretStr):
         value = value.get_secret_value()
-    elif not sounds_secret(name):
+    elif not (all_of_it or sounds_secret(name)):
         return set()
     secret = str(value).split(" ", 1)[-1]  # without "Bearer"
-    return {secret} if len(secret) >= _KEY_CHARS else set()
+    found = {secret}
+    if str(value).lower().startswith("basic "):
+        with contextlib.suppress(ValueError):
+            user_and_password = base64.b64decode(secret, validate=True).decode()
+            found |= {user_and_password, user_and_password.partition(":")[2]}
+    return {each for each in found if len(each) >= _KEY_CHARS}
+
+
+def _secrets_of_address(address: str) -> set[str]:
+    try:
+        parts = urlsplit(address)
+        found = {parts.password or ""}
+    except ValueError:
+        return set()
+    found |= {value for name, value in parse_qsl(parts.query) if sounds_secret(name)}
+    return {each for each in found if len(each) >= _KEY_CHARS}

@@ -7,13 +7,16 @@ inside a stream).
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import re
 from collections.abc import Iterable
 from typing import Any, Self
+from urllib.parse import quote
 
 from ragbench.errors import ModelError
+from ragbench.records import Failure
 
 # Kind: (what was expected, what to do). The last three are not the server's.
 KINDS = {
@@ -36,7 +39,7 @@ KINDS = {
     ),
     "digest": (
         "one model under one name",
-        "use a new cassette file, or pull the old model again",
+        "use a new cassette file (cassette: NAME.sqlite), or pull the old model again",
     ),
     "miss": ("a recorded reply", "record it"),
     "interrupted": (
@@ -53,6 +56,11 @@ _OF_OLLAMA = {
 }
 # What helps where a server refuses with these words: a failure's usual remedy would not.
 _REMEDIES = {
+    "WRONG_VERSION_NUMBER": "write http:// in place of https://",
+    "record layer failure": "write http:// in place of https://",
+    "memory": "take a smaller model, or a smaller num_ctx",
+    "does not support chat": "it makes vectors: name a chat model here",
+    "no Ollama": "pass host=... of an Ollama server",
     "CERTIFICATE_VERIFY_FAILED": "set SSL_CERT_FILE to a file with the server's certificate",
     "max_completion_tokens": "pass extra_body={'max_tokens': None}",
     "response_format": "pass extra_body={'response_format': {'type': 'json_object'}}",
@@ -107,7 +115,7 @@ class CallError(ModelError):
         expected, usual = KINDS[kind]
         if model.startswith("ollama:"):
             usual = _OF_OLLAMA.get(kind, usual).format(name=model.removeprefix("ollama:"))
-        if kind == "down" or (kind == "unusable" and details.get("status")):
+        if kind in ("down", "no_model") or (kind == "unusable" and details.get("status")):
             helps = [remedy for words, remedy in _REMEDIES.items() if words in detail]
             usual = "; ".join(helps) or usual
         got = redact(f"{source}: {detail}" if source else detail, secrets)
@@ -122,6 +130,10 @@ class CallError(ModelError):
             words = [places.sub("the server", text) for text in words]
         return CallError(*words, kind=self.kind, model=self.model, status=self.status)
 
+    def failure(self) -> Failure:
+        """Return what is kept of it in answers, grades and rows."""
+        return Failure(self.kind, str(self.without_address()))
+
 
 # -- from a server's own signs to a kind
 
@@ -135,6 +147,7 @@ _SIGNS = {
     "^HTTP 405:": "down",
     "server busy|loading model|too many requests": "busy",
     "does not support chat": "no_model",
+    r"(more|enough|out of) (system |gpu |video )?memory": "unusable",
     "context.?(length|size|window)|prompt is too long|input length exceeds"
     "|token repeat limit": "truncated",
     "must be of type|invalid (json schema|format|option)|response_format": "unusable",
@@ -170,6 +183,8 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
         words = f"the reply broke off or is no JSON ({_one_line(str(chain[-1]))})"
     elif kind == "down":
         words = f"no connection ({words})"
+    elif kind == "server":  # an error in the body of a reply with status 200
+        kind = _kind(f"said: {words}")
     return kind, words, 0
 
 
@@ -235,11 +250,30 @@ def sounds_secret(name: str) -> bool:
     return bool(_SECRET_NAME.search(name))
 
 
+def mask(text: str, secrets: Iterable[str]) -> str:
+    """Hide secrets in a text, in the forms that a server can echo: plain, in a URL, in JSON, in
+    base64.
+    """
+    forms = {form for secret in secrets for form in _forms(secret)}
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, "[secret]")
+    return text
+
+
+def _forms(secret: str) -> set[str]:
+    forms = {secret, quote(secret, safe=""), quote(secret), json.dumps(secret)[1:-1]}
+    for before in range(3):  # places in the three bytes that four letters stand for
+        packed = base64.b64encode(b"\0" * before + secret.encode("utf-8", "replace")).decode()
+        # without the letters that its neighbours change
+        inside = packed[(0, 2, 3)[before] :].rstrip("=")
+        inside = inside[: len(inside) - 1] if packed.endswith("=") else inside
+        forms |= {inside, inside.replace("+", "-").replace("/", "_")}
+    return forms
+
+
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Make words of a server fit for a message (never for a reply): no keys in them, and nothing a
     terminal obeys.
     """
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "[secret]")
-    text = _KEY_LIKE.sub("[secret]", text)
+    text = _KEY_LIKE.sub("[secret]", mask(text, secrets))
     return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import importlib
 import importlib.util
 import json
 import logging
@@ -25,7 +26,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from ragbench.llm.failures import CallError
 from ragbench.paths import package_folder, sha256_of
@@ -144,11 +145,14 @@ class LocalServer:
             process = subprocess.Popen(
                 command, stdin=pipe, stdout=pipe, stderr=server_log, start_new_session=True
             )
+            to_child, of_child = process.stdin, process.stdout
+            if to_child is None or of_child is None:
+                raise ValueError("the child process has no pipes")
             with contextlib.suppress(BrokenPipeError):  # where it has died, the log says why
-                process.stdin.write(json.dumps(settings).encode() + b"\n")
-                process.stdin.flush()
-            port = process.stdout.readline()
-            process.stdout.close()
+                to_child.write(json.dumps(settings).encode() + b"\n")
+                to_child.flush()
+            port = of_child.readline()
+            of_child.close()
             if not port:
                 process.wait()
                 _close(process)
@@ -177,8 +181,9 @@ def _warn_without_template(path: Path) -> None:
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.close()
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
 
 
 def _serve() -> None:
@@ -192,8 +197,7 @@ def _serve() -> None:
         return
     settings = json.loads(line)
     threading.Thread(target=_end_with_stdin, daemon=True).start()
-    import xllamacpp
-
+    xllamacpp: Any = importlib.import_module("xllamacpp")
     params = xllamacpp.CommonParams()
     params.model.path = settings["path"]
     params.model_alias = {settings["alias"]}

@@ -167,7 +167,7 @@ def _local(name: str, host: str | None, _: str | None, settings: dict, options: 
     server = LocalServer.shared(file, settings["num_ctx"])
     settings |= {"model": server.name, "api_key": server.key, "server": server}
     settings |= {"base_url": f"http://{LABEL}/v1", "wire": Transport(port=server.port)}
-    return _openai_chat(settings, options)
+    return _openai_chat(settings, options, extra="local")
 
 
 def _openai(name: str, host: str | None, api_key: str | None, settings: dict, options: dict) -> Any:
@@ -187,25 +187,31 @@ def _openai(name: str, host: str | None, api_key: str | None, settings: dict, op
     return _openai_chat({"model": name, "api_key": api_key, **settings}, options)
 
 
-def _openai_chat(settings: dict, options: dict) -> Any:
+def _openai_chat(settings: dict, options: dict, extra: str = "openai") -> Any:
+    if isinstance(options.get("reasoning"), bool):
+        raise ConfigError(
+            f"reasoning={options['reasoning']} for an openai: model",
+            "reasoning_effort, a text",
+            "pass reasoning_effort='none' ('minimal', 'low') to have it think less",
+        )
     settings["max_tokens"] = settings.pop("num_predict")
     del settings["cloud"]
     wire = settings.get("wire")
     if wire is not None:
-        options.setdefault("http_client", httpx.Client(transport=wire))
-        options.setdefault("http_async_client", httpx.AsyncClient(transport=wire))
-    return _checked(_openai_class(), {**settings, "max_retries": 0}, options)
+        options.setdefault("http_client", httpx.Client(transport=wire, trust_env=False))
+        options.setdefault("http_async_client", httpx.AsyncClient(transport=wire, trust_env=False))
+    return _checked(_openai_class(extra), {**settings, "max_retries": 0}, options)
 
 
 @functools.cache
-def _openai_class() -> Any:
+def _openai_class(extra: str) -> Any:
     try:
         from langchain_openai import ChatOpenAI
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"the package {error.name} is not installed",
-            "the extra that openai: and gguf: models need",
-            "pip install 'ragbench-lab[openai]'",
+            f"the extra {extra!r}, which this model needs",
+            f"pip install 'ragbench-lab[{extra}]'",
         ) from None
 
     class OpenAIChat(ChatOpenAI):

@@ -65,6 +65,11 @@ class Plan:
         steps = tuple(_sum(name, of_name) for name, of_name in parts.items())
         return Plan(steps, tuple(dict.fromkeys(self.notes + other.notes)))
 
+    def all_cached(self) -> Plan:
+        """Return the plan of calls that turned out to be recorded, all of them."""
+        steps = [PlannedStep(step.name, step.cached, step.cached, 0, 0.0) for step in self.steps]
+        return Plan(tuple(steps), self.notes)
+
     @property
     def total(self) -> PlannedStep:
         """The sum over the steps; a sum with an unknown part is unknown."""
@@ -91,6 +96,7 @@ def plan(
     *,
     seconds_per_call: float = math.nan,
     recorded: int | None = None,
+    concurrency: int | None = None,
 ) -> Plan:
     """Say what a run will take, without making a call.
 
@@ -103,8 +109,10 @@ def plan(
     seconds_per_call : of a step of which nothing is recorded.
     recorded : how many calls of each step are on the cassette, where their prompts were looked up.
         Default: all replies with the model's options count, whatever their prompts.
+    concurrency : calls under way at a time, by which the seconds are divided. Default: as in `ask`.
     """
     steps = []
+    at_once = concurrency or (1 if model is None else Endpoint.of(model).concurrency)
     for name, count in calls.items():
         cached = 0
         timed = None
@@ -116,7 +124,7 @@ def plan(
         remaining = count - cached
         seconds = 0.0
         if remaining:
-            seconds = remaining * call_s
+            seconds = remaining * call_s / min(at_once, remaining)
         steps.append(PlannedStep(name, count, cached, remaining, seconds, basis))
     return Plan(tuple(steps))
 

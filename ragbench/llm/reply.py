@@ -70,6 +70,9 @@ class Reply:
     finish : why the server stopped, as it says (``"stop"``, ``"length"``, ...).
     repairs : 1 when a structured reply needed its second try.
     attempts : calls made, with those that ended in an error.
+    held : what held while it was made, beside what was sent (which is on the cassette): ``server``
+        (name and version), ``num_ctx``, ``num_predict``, ``think`` (as it was asked to),
+        ``at`` (date and time).
     model, digest, key : who answered, and the key on the cassette.
     """
 
@@ -86,6 +89,7 @@ class Reply:
     finish: str = ""
     repairs: int = 0
     attempts: int = 0
+    held: Mapping[str, Any] = field(default_factory=dict, repr=False)
     model: str = ""
     digest: str = ""
     key: str = field(default="", repr=False)

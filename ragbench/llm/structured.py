@@ -13,6 +13,8 @@ import re
 from functools import lru_cache
 from typing import Any, Literal
 
+from pydantic import ConfigDict, Field, ValidationError, create_model
+
 # Where a draft begins and ends: most models; Mistral; the channels of harmony (gpt-oss).
 _BEGIN = re.compile(
     r"<think(?:ing)?>|\[THINK\]|(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)",
@@ -21,9 +23,13 @@ _BEGIN = re.compile(
 _END = re.compile(r"</think(?:ing)?>|\[/THINK\]|<\|channel\|>final<\|message\|>", re.IGNORECASE)
 # A draft at the beginning of a text; without a mark of its own where none follows.
 _DRAFT = re.compile(
-    rf"\A\s*(?:(?:{_BEGIN.pattern}).*?|(?:(?!{_BEGIN.pattern}).)*?)(?:{_END.pattern})",
+    rf"\A\s*(?:(?:{_BEGIN.pattern}).*?(?:{_END.pattern})"
+    rf"|(?:(?!{_BEGIN.pattern}).)*?(?:{_END.pattern})(?![`,.;:)]|[\"'][,.;:)]))",
     re.IGNORECASE | re.DOTALL,
 )
+# Of a draft further on; a tag that is named, as in "</think>, then", ends none.
+_DRAFT_END = re.compile(rf"(?:{_END.pattern})(?![`,.;:)]|[\"'][,.;:)])", re.IGNORECASE)
+_FENCE = re.compile(r"\A\s*```\w*|```\s*\Z")
 # For lists without a number of their own: small models fill an open list until they run out of
 # tokens.
 MOST_ITEMS = 50
@@ -34,7 +40,7 @@ def without_thinking(text: str) -> str | None:
     finished.
 
     An end without a beginning (some templates write ``<think>`` into the prompt) ends the thinking
-    too. A tag that is only named within the answer stays.
+    too, unless the sentence goes on behind it. A tag that is only named within the answer stays.
     """
     answer = _DRAFT.sub("", text, count=1).strip()
     return None if _BEGIN.match(answer) else answer
@@ -42,7 +48,7 @@ def without_thinking(text: str) -> str | None:
 
 def _after_drafts(text: str) -> str | None:
     """Return what follows the last draft, wherever it stands; None where that is not finished."""
-    answer = _END.split(text)[-1].strip()
+    answer = _DRAFT_END.split(_DRAFT.sub("", text, count=1))[-1].strip()
     return None if _BEGIN.search(answer) else answer
 
 
@@ -70,9 +76,12 @@ def _json_values(text: str) -> list[str]:
     return values
 
 
-def read_reply(text: str, schema: type, cut_off: str = "") -> tuple[Any, str, str]:
+def read_reply(
+    text: str, schema: type, cut_off: str = "", prompt: str = ""
+) -> tuple[Any, str, str]:
     """Find the one JSON value that fits the pydantic model strictly (no ``"3"`` for 3).
 
+    A value among other words that stands in the ``prompt`` is quoted from there, and no reply.
     ``cut_off`` says that a reply ended at its limit: a whole value, with white space up to the
     limit, counts all the same. Returns (object, its JSON text, "") or (None, "", what is wrong with
     it).
@@ -89,10 +98,13 @@ def read_reply(text: str, schema: type, cut_off: str = "") -> tuple[Any, str, st
     if answer[:1] in ("{", "[", '"'):
         candidates.insert(0, answer)
     fitting = []
+    bare = _FENCE.sub("", answer).strip()
     for candidate in dict.fromkeys(candidates):
+        if candidate != bare and _without_blanks(candidate) in _without_blanks(prompt):
+            problem = "its JSON value repeats one that stands in the prompt"
+            continue
         try:
-            value = schema.model_validate_json(candidate, strict=True)
-            json.loads(candidate, object_pairs_hook=_once)
+            value = _fitted(candidate, schema)
             fitting.append((value, candidate))
         except ValueError as error:
             problem = _in_words(error)
@@ -104,13 +116,36 @@ def read_reply(text: str, schema: type, cut_off: str = "") -> tuple[Any, str, st
     return value, part, ""
 
 
+def _fitted(text: str, schema: Any) -> Any:
+    """Return the value of a JSON text; 5.0 fits a whole number. ValueError for no fit."""
+    try:
+        value = schema.model_validate_json(text, strict=True)
+    except ValueError as error:
+        try:
+            whole = json.dumps(json.loads(text, parse_float=_whole))
+            value = schema.model_validate_json(whole, strict=True)
+        except (ValueError, RecursionError):
+            raise error from None
+    json.loads(text, object_pairs_hook=_once)
+    return value
+
+
+def _whole(number: str) -> int | float:
+    value = float(number)
+    return int(value) if value.is_integer() else value
+
+
+def _without_blanks(text: str) -> str:
+    return re.sub(r"\s+", "", text)
+
+
 def _once(pairs: list[tuple[str, Any]]) -> None:
     if len(dict(pairs)) < len(pairs):
         raise ValueError(f"a field is there twice: {', '.join(name for name, _ in pairs)}")
 
 
 def _in_words(error: ValueError) -> str:
-    if not hasattr(error, "errors"):
+    if not isinstance(error, ValidationError):
         return str(error)
     parts = []
     for item in error.errors(include_url=False)[:5]:
@@ -124,9 +159,8 @@ def label_schema(count: int, labels: tuple[str, ...], field: str = "labels") -> 
     """Make the schema of a reply whose ``field`` lists exactly ``count`` of these labels, never
     padded.
     """
-    from pydantic import ConfigDict, Field, create_model
-
     label = Literal[labels]  # type: ignore[valid-type]
     length = Field(min_length=count, max_length=count)
-    fields = {field: (list[label], length)}  # type: ignore[valid-type]
-    return create_model(f"Labels{count}", __config__=ConfigDict(extra="forbid"), **fields)
+    fields: dict[str, Any] = {field: (list[label], length)}  # type: ignore[valid-type]
+    of_model: Any = create_model  # its overloads know no mapping of fields
+    return of_model(f"Labels{count}", __config__=ConfigDict(extra="forbid"), **fields)

@@ -15,10 +15,12 @@ import os
 import re
 import socket
 import ssl
+import threading
 import time
 import urllib.request
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 import httpx
@@ -73,7 +75,10 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if self._inner is None:
             self._inner = _opened(httpx.HTTPTransport, request.url, self._verify)
         request.extensions["trace"] = self._note_connection
-        response = self._inner.handle_request(request)
+        seconds = request.extensions["timeout"]["read"]
+        # httpx's limit is on each piece: a server can say "100 Continue" for ever
+        send = functools.partial(self._inner.handle_request, request)
+        response = _within(seconds and seconds + _CONNECT_S, send)
         if response.headers.get("content-encoding", "identity") != "identity":
             raise httpx.RemoteProtocolError("a compressed reply, which was not asked for")
         response.stream = _Bounded(response.stream, request.extensions["timeout"]["read"])
@@ -95,9 +100,9 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request of ``ainvoke``; `ask` makes none."""
         self._complete(request, await request.aread())
-        if self._async is None:
-            self._async = _opened(httpx.AsyncHTTPTransport, request.url, self._verify)
-        return await self._async.handle_async_request(request)
+        inner = self._async or _opened(httpx.AsyncHTTPTransport, request.url, self._verify)
+        self._async = inner
+        return await inner.handle_async_request(request)
 
     def _complete(self, request: httpx.Request, content: bytes) -> None:
         """Add what its client cannot say to a request, and bound connecting."""
@@ -126,6 +131,25 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """Close the connections."""
         if self._inner is not None:
             self._inner.close()
+
+
+def _within(seconds: float | None, call: Callable[[], httpx.Response]) -> httpx.Response:
+    """Return what a call returns, or raise httpx.ReadTimeout; then its thread is left alone."""
+    outcome: Future[httpx.Response] = Future()
+
+    def work() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        return outcome.result(seconds)
+    except TimeoutError:
+        if outcome.done():
+            raise
+        raise httpx.ReadTimeout("the deadline is over") from None
 
 
 class _Bounded(httpx.SyncByteStream):
@@ -229,7 +253,7 @@ def _trusted(file: str | None) -> ssl.SSLContext:
 _ADDRESS = re.compile(
     r"""((?P<scheme>https?)://)?
         (?P<name> \[[\da-f:.]+(%[^\s/\]]+)?\] | [^/:@\s\[\]?\#]*
-            | ([\da-f]*:){2,}[\da-f:.]*(%\w+)? )   # IPv6, bare
+            | ([\da-f]{0,4}:){2,}[\da-f:.]*?(%\w+)? )   # IPv6, bare
         (:(?P<port>\d{1,5}))?
         (?P<path>/[^@\s?\#]*)?
         ([?\#][^@\s]*)?   # is left out""",
@@ -242,6 +266,9 @@ def full_address(host: str, port: int, path: str = "") -> str:
 
     ``port`` and ``path`` are used where none is given (the port only without a scheme).
     """
+    host = host.strip().strip("'\"").strip()
+    if own_port := re.fullmatch(r"::1:(\d{4,5})", host):
+        host = f"[::1]:{own_port[1]}"  # as people write it; no other machine is meant
     parts = _ADDRESS.fullmatch(host)
     if parts is None or not (parts["name"] or parts["port"]) or int(parts["port"] or 0) > 65535:
         raise ConfigError(
@@ -292,8 +319,15 @@ class OllamaServer:
         api_key: str | None = None,
     ) -> None:
         self.address = full_address(host or os.environ.get("OLLAMA_HOST") or OLLAMA_HOST, 11434)
-        # A redirect's address would get the prompts, and every header but Authorization.
-        self.settings = {"follow_redirects": False, **(settings or {})}
+        if re.search(r"/v1/?$", self.address):
+            raise ConfigError(
+                f"host={self.address}, which speaks OpenAI's protocol",
+                "an address of Ollama, without /v1",
+                "leave out /v1, or name the model openai:NAME",
+            )
+        # A redirect's address would get the prompts, and every header but Authorization. Proxies of
+        # the environment are read by the transport: httpx refuses a NO_PROXY such as [::1].
+        self.settings = {"follow_redirects": False, "trust_env": False, **(settings or {})}
         self.settings["headers"] = _with_key(self.settings.get("headers"), api_key)
         self.wire = self.settings.get("transport")
         if not isinstance(self.wire, Transport):
@@ -301,7 +335,8 @@ class OllamaServer:
         self.settings["transport"] = self.wire
         self.settings["timeout"] = httpx.Timeout(timeout_s, connect=_CONNECT_S)
         self.client = ollama.Client(self.address, **self.settings)
-        self._web = httpx.Client(base_url=self.address, **self.settings | {"timeout": ask_s})
+        of_web: dict[str, Any] = {**self.settings, "timeout": ask_s}
+        self._web = httpx.Client(base_url=self.address, **of_web)
 
     def say(self, path: str, **body: Any) -> dict[str, Any]:
         """Ask for something beside the prompts, which the client does not hand on whole."""

@@ -27,10 +27,10 @@ import numpy as np
 
 from ragbench.errors import check_known
 from ragbench.stats.inputs import as_list, same_length
-from ragbench.text.layout import comparable
+from ragbench.text.layout import comparable_rows
 from ragbench.text.tokens import TokenOffsets, joined_cutoffs
 
-_Match = Literal["substring", "subsequence", "exact", "exact_subsequence"]
+Match = Literal["substring", "subsequence", "exact", "exact_subsequence"]
 
 # What is longest common, and whether both sides are normalised before that (else characters as they
 # are).
@@ -41,8 +41,10 @@ MATCHES: Mapping[str, tuple[str, bool]] = {
     "exact_subsequence": ("subsequence", False),
 }
 
+_ROWS_AT_ONCE = 128  # scored by one compiled call; few enough that all threads have some
 
-def ir_score(parts: Sequence[str], text: str | Sequence[str], match: _Match = "substring") -> float:
+
+def ir_score(parts: Sequence[str], text: str | Sequence[str], match: Match = "substring") -> float:
     """Mean share of each supporting fact found in a text, in [0, 1]; NaN without facts or with an
     empty fact.
 
@@ -67,7 +69,7 @@ def ir_score(parts: Sequence[str], text: str | Sequence[str], match: _Match = "s
 def part_scores(
     parts: Sequence[str],
     text: str,
-    match: _Match = "substring",
+    match: Match = "substring",
     positions: Sequence[int] | None = None,
 ) -> np.ndarray:
     """The terms len(LCS(p_i, C)) / len(p_i) of Eq 2.2; NaN for an empty fact.
@@ -84,20 +86,32 @@ def part_scores(
 
         [longest(part, text) / len(part) for part in parts]
     """
-    # numba takes seconds
-    from ragbench.text.common import common_lengths
-
     check_known("match", [match], MATCHES)
-    longest, is_normalised = MATCHES[match]
-    parts, compared = comparable(as_list(parts, "parts"), text, is_normalised)
     whole_text = positions is None
     if whole_text:
         positions = [len(text)]
-    cuts = compared.cut(np.array(positions, np.int64))
-    lengths = common_lengths(longest, parts, compared.text[: cuts[-1]], cuts)
-    sizes = np.array([len(part) or np.nan for part in parts])
-    shares = lengths / sizes[:, None]
+    cuts = np.array([positions], np.int64)
+    shares = _shares([as_list(parts, "parts")], [text], cuts, match)
     return shares[:, 0] if whole_text else shares
+
+
+def _shares(
+    facts: Sequence[Sequence[str]], texts: Sequence[str], positions: np.ndarray, match: Match
+) -> np.ndarray:
+    """The terms of Eq 2.2 of the facts of all rows: float (facts, K); positions (rows, K) ascend
+    in each row.
+    """
+    # numba takes seconds
+    from ragbench.text.common import common_lengths
+
+    longest, is_normalised = MATCHES[match]
+    rows = comparable_rows(facts, texts, is_normalised)
+    compared = [of_row for of_row, _ in rows]
+    cuts = [text.cut(row) for (_, text), row in zip(rows, positions, strict=True)]
+    plain = [text.text for _, text in rows]
+    lengths = common_lengths(longest, compared, plain, np.array(cuts))
+    sizes = np.array([len(fact) or np.nan for of_row in compared for fact in of_row])
+    return lengths / sizes[:, None]
 
 
 def ir_score_curve(
@@ -105,7 +119,7 @@ def ir_score_curve(
     text: str | Sequence[str],
     cutoffs: Sequence[int],
     tokenizer: Any = None,
-    match: _Match = "substring",
+    match: Match = "substring",
     *,
     begin_token: bool = False,
 ) -> np.ndarray:
@@ -123,7 +137,7 @@ def ir_score_table(
     texts: Sequence[str | Sequence[str]],
     cutoffs: Sequence[int],
     tokenizer: Any = None,
-    match: _Match = "substring",
+    match: Match = "substring",
     *,
     begin_token: bool = False,
     positions: np.ndarray | None = None,
@@ -162,20 +176,39 @@ def ir_score_table(
         positions = _positions(texts, chunks, cutoffs, tokenizer, begin_token)
     same_length(texts=chunks, positions=positions)
     positions = np.asarray(positions).reshape(shape)
+    scored = partial(_block, parts, joined, positions, match)
+    starts = range(0, len(joined), _ROWS_AT_ONCE)
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        rows = list(pool.map(partial(_curve, match=match), parts, joined, positions))
-    return np.array(rows).reshape(shape)
+        blocks = list(pool.map(scored, starts))
+    return np.concatenate([np.empty((0, shape[1])), *blocks])
 
 
-def _curve(facts: Sequence[str], text: str, positions: np.ndarray, match: _Match) -> np.ndarray:
-    """Mean over the facts of a question, at every cut position."""
-    cuts = np.clip(positions, 0, len(text))
+def _block(
+    facts: Sequence[Sequence[str]],
+    texts: Sequence[str],
+    positions: np.ndarray,
+    match: Match,
+    start: int,
+) -> np.ndarray:
+    """Means over the facts of each question, at every cut position, of a block of questions."""
+    block = slice(start, start + _ROWS_AT_ONCE)
+    facts = facts[block]
+    texts = texts[block]
+    lengths = np.array([len(text) for text in texts])
+    cuts = np.clip(positions[block], 0, lengths[:, None])
     # the kernel walks a text once, so it wants ascending positions
-    order = np.argsort(cuts, kind="stable")
-    curve = np.full(len(cuts), np.nan)
-    if facts:
-        curve[order] = part_scores(facts, text, match, cuts[order]).mean(axis=0)
-    return curve
+    order = np.argsort(cuts, axis=1, kind="stable")
+    shares = _shares(facts, texts, np.take_along_axis(cuts, order, 1), match)
+    n_facts = np.array([len(of_row) for of_row in facts])
+    has_facts = n_facts > 0
+    firsts = np.cumsum(n_facts) - n_facts
+    means = np.full(cuts.shape, np.nan)
+    if has_facts.any():
+        sums = np.add.reduceat(shares, firsts[has_facts])
+        means[has_facts] = sums / n_facts[has_facts, None]
+    curves = np.empty_like(means)
+    np.put_along_axis(curves, order, means, 1)
+    return curves
 
 
 def _positions(

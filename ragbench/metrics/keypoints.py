@@ -77,7 +77,7 @@ def reference_recall(
     ----------
     variant : see the module.
     prefix : whether a bracket at the start of a passage is metadata put there by the indexer, to be
-        cut off.
+        cut off; it stays where a sentence of the references opens with it.
 
     Source: RAGEval, Eq 1. Paper value: 0.6717 (BM25, English finance, Table 4).
     """
@@ -142,11 +142,13 @@ def _passage_scores(
     if VARIANTS[variant]:
         passages = [comparable(references, passage)[1].text for passage in passages]
         references = comparable(references, "")[0]
+    sentences_of_each = _sentences_of_each(references, language)
     if prefix:
-        passages = [_PREFIX.sub("", passage) for passage in passages]
+        wanted = [sentence for sentences in sentences_of_each for sentence in sentences]
+        passages = [_without_prefix(passage, wanted) for passage in passages]
     n_matched = 0
     matched_words = 0
-    for sentences in _sentences_of_each(references, language):
+    for sentences in sentences_of_each:
         if all(_stands_in_some(sentence, passages) for sentence in sentences):
             n_matched += 1
             matched_words += _count_words(sentences, language)
@@ -157,6 +159,16 @@ def _passage_scores(
         "references": len(references),
         "words": words,
     }
+
+
+def _without_prefix(passage: str, wanted: Iterable[str]) -> str:
+    """Cut the bracket off that opens a passage, but where a wanted sentence opens with it: (RML)
+    Ltd was founded.
+    """
+    prefix = _PREFIX.match(passage)
+    if prefix is None or any(sentence.startswith(prefix[0].strip()) for sentence in wanted):
+        return passage
+    return passage[prefix.end() :]
 
 
 def _sentences_of_each(references: Sequence[str], language: _Language) -> list[tuple[str, ...]]:

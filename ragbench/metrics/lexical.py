@@ -3,7 +3,7 @@ in [0, 1].
 
 ``reference`` is one text or several, of which the best counts. The published definitions know Latin
 letters only: texts in another script (more than a tenth of the letters: Russian, Chinese, Thai ...)
-are compared by `_words_of_script`. The tokenizer of BLEU and ROUGE-L is an argument, since
+are compared by `_characters_and_words`. The tokenizer of BLEU and ROUGE-L is an argument, since
 published numbers depend on it: those of RAGChecker's Tables 2 and 5 need the tokens of a Chinese
 word segmenter.
 """
@@ -11,6 +11,7 @@ word segmenter.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 import string
@@ -23,19 +24,31 @@ from ragbench.errors import ConfigError, check_known
 from ragbench.stats.inputs import as_list
 from ragbench.text.common import lcs_length
 from ragbench.text.languages import ANY_UNSPACED, HAN, KANA
-from ragbench.text.words import TENS, UNITS, stemmer, stems
+from ragbench.text.words import (
+    TENS,
+    UNITS,
+    folded,
+    stemmer,
+    stems,
+    unified,
+    word_characters,
+    words,
+)
 
 _Words = Callable[[str], Sequence[str]]
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _ONE_TO_NINE = [word for word, value in UNITS.items() if 1 <= value <= 9]
-_NUMBER_IN_WORDS = re.compile(
-    rf"\b(?:({'|'.join(TENS)})(?:[ -]({'|'.join(_ONE_TO_NINE)}))?|({'|'.join(UNITS)}))\b"
+_TENS_IN_WORDS = re.compile(
+    rf"(?i)\b(?=[tfsen])({'|'.join(TENS)})(?:[ -]({'|'.join(_ONE_TO_NINE)}))?\b"
 )
-_NUMBER = re.compile(r"(?<!\w)(?<!\w[.,])(\d+(?:[.,]\d+)*)(?![.,]?\w)")
+_DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 _THOUSANDS = re.compile(r",(?=\d{3}(?!\d))")
-_ARTICLES_BUT_A_NAME = re.compile(r"\b(?i:an|the)\b|\ba\b")  # the A of "A minor" stays
+_ARTICLES_BUT_A_NAME = ("a", "an", "An", "AN", "the", "The", "THE")  # the A of "A minor" stays
+# Per cent, per mille, and the signs of currencies.
+_UNITS = "%‰" + "".join(c for c in map(chr, range(0x20D0)) if unicodedata.category(c) == "Sc")
+_UNIT = re.compile(f"[{_UNITS}]")
 _CLOSED = ("yes", "no", "noanswer")
 _LETTER = re.compile(r"[^\W\d_]")
 _LATIN = re.compile("[a-zA-Z0-9\u00aa\u00ba\u00c0-\u024f\u1e00-\u1eff\ufb00-\ufb06]")
@@ -48,18 +61,11 @@ def _normalise_answer(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
-def _words_of_script(text: str) -> list[str]:
-    """Split a text that is not in Latin letters: words; single characters in scripts without
+def _characters_and_words(text: str) -> list[str]:
+    """Return the words of a text that is not in Latin letters; single characters in scripts without
     blanks, and Korean.
-
-    Compared are letters, digits and their marks, under NFKC and without case.
     """
-    # A mark stays with its letter: without its vowel signs a Hindi word would fall to pieces.
-    kept = (
-        c if c.isalnum() or unicodedata.category(c)[0] == "M" else " "
-        for c in unicodedata.normalize("NFKC", text)
-    )
-    return ANY_UNSPACED.sub(r" \g<0> ", "".join(kept).casefold()).split()
+    return words(text, unspaced=1)
 
 
 def _other_script(*texts: str) -> bool:
@@ -103,7 +109,7 @@ def exact_match(prediction: str, reference: str | Sequence[str]) -> float:
     """
 
     def equal(got: str, true: str) -> float:
-        form = _words_of_script if _other_script(got, true) else _normalise_answer
+        form = _characters_and_words if _other_script(got, true) else _normalise_answer
         return float(form(got) == form(true))
 
     return _best_over_references(equal, prediction, reference)
@@ -113,12 +119,14 @@ def contained(prediction: str, reference: str | Sequence[str]) -> float:
     """Say whether the true answer stands in the prediction: 1.0 or 0.0; NaN when the true answer
     has no word.
 
-    Both texts are read as words without case, punctuation and articles. The true answer is
-    contained when a run of the prediction's words spells it, blanks left out: "Jean-Paul" is "Jean
-    Paul", and "art" does not stand in "Bart". In scripts without blanks, and Korean, each character
-    is a word. Numbers are compared by value: 1,234 is 1234, three is 3, and 19 stands neither in
-    1997 nor in 19.5. A true "yes" or "no" is contained when the prediction opens with it and goes
-    on with a mark, not a word: "No record is known" is no answer.
+    Both texts are read as words without case, punctuation and articles (`ragbench.text.words`). The
+    true answer is contained when a run of the prediction's words spells it, blanks left out:
+    "Jean-Paul" is "Jean Paul", "5kg" is "5 kg", and "art" does not stand in "Bart". In scripts
+    without blanks, and Korean, each character is a word. Numbers are compared by value: 1,234 is
+    1234, three is 3, and 19 stands neither in 1997 nor in 19.5. What changes a value counts: -5 is
+    not 5, C# not C++, O- not O+, ≥5 not 5; $5 is not €5, but 5 without a currency (or per cent) is
+    either. A true "yes" or "no" is contained when the prediction opens with it and goes on with a
+    mark, not a word: "No record is known" is no answer.
 
     For true answers of a few words. It misses a paraphrase ("the Iron Lady" for Thatcher) and a
     comparison that leaves out the "yes". A denial ("not Paris"), a list of guesses, and a wrong
@@ -136,51 +144,104 @@ def contained(prediction: str, reference: str | Sequence[str]) -> float:
 
 
 def _contained(prediction: str, reference: str) -> float:
-    target = "".join(_comparable_words(reference))
-    words = _comparable_words(prediction)
+    target = _comparable_words(reference)
+    said = _comparable_words(prediction)
     if not target:  # nothing but articles, as in The The
-        target = "".join(_words_and_numbers(reference))
-        words = _words_and_numbers(prediction)
+        target = _comparable_words(reference, articles=True)
+        said = _comparable_words(prediction, articles=True)
     if not target:
         return math.nan
-    if target in ("yes", "no"):
+    if target in (["yes"], ["no"]):
         opening = re.match(r"\W*(yes|no)\b(?!\s*\w)", prediction.casefold())
-        return float(opening is not None and opening[1] == target)
-    return float(any(_run_spells(target, words[start:]) for start in range(len(words))))
+        return float(opening is not None and opening[1] == target[0])
+    return float(_spells(*_same_units(said, target)))
 
 
-def _run_spells(target: str, words: Sequence[str]) -> bool:
-    """Say whether the first words, written without blanks, are the target."""
-    spelled = ""
-    for word in words:
-        spelled += word
-        if not target.startswith(spelled):
-            return False
-        if spelled == target:
+def _spells(words: Sequence[str], target: Sequence[str]) -> bool:
+    """Say whether a run of words, written without blanks, spells the target."""
+    written = "".join(words)
+    wanted = "".join(target)
+    at = written.find(wanted)
+    if at < 0:
+        return False
+    borders = set(itertools.accumulate(map(len, words), initial=0))
+    while at >= 0:
+        if at in borders and at + len(wanted) in borders:
             return True
+        at = written.find(wanted, at + 1)
     return False
 
 
-def _comparable_words(text: str) -> list[str]:
-    """Return the words of a text for `contained`, articles left out."""
-    return _words_and_numbers(_ARTICLES_BUT_A_NAME.sub(" ", text))
+def _same_units(words: Sequence[str], target: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Leave out the units of numbers, but where the same number has another one in the target."""
+    units = {word[:-1]: word[-1] for word in target if word[-1] in _UNITS}
+    if not units and not _UNIT.search("".join(words)):
+        return words, target
+    compared = []
+    for word in words:
+        if word[-1] in _UNITS and units.get(word[:-1], word[-1]) == word[-1]:
+            word = word[:-1]
+        compared.append(word)
+    return compared, [word.rstrip(_UNITS) for word in target]
 
 
-def _words_and_numbers(text: str) -> list[str]:
-    text = unicodedata.normalize("NFKC", text).casefold()
-    text = ANY_UNSPACED.sub(r" \g<0> ", text)
-    text = _NUMBER_IN_WORDS.sub(_in_digits, text)
-    words = []
-    for place, part in enumerate(_NUMBER.split(text)):
-        if place % 2:  # a number; in brackets, so that "1, 2" does not spell 12
-            words.append(f"<{_THOUSANDS.sub('', part).replace(',', '.')}>")
-        else:
-            words += _words_of_script(part)
-    return words
+@functools.cache
+def _token() -> re.Pattern[str]:
+    """Compile what finds the words and numbers of a text for `contained`."""
+    character = f"[{word_characters()}]"
+    minus = r"(?<![\w)\]])[-−–]"
+    compared = r"[≤≥]\s?|(?<![-=<>/])(?<!<\w)(?<!/\w)[<>]=?(?=[\d.])|(?<=\S )[<>]=? "
+    number = rf"(?<!\w)(?<!\w[.,]){_DIGITS.pattern}"
+    # 5kg is 5 kg; 19th, 1990s and 3D are one word each
+    letters = r"(?!(?i:st|nd|rd|th)\b)[^\W\d_]{2,}(?!\w)"
+    return re.compile(
+        r"(?=\S)(?:[a-z]+(?=[\s,.;:!?]|$)"  # most words, and quickly
+        r"|(?<![\w'’.])[A-Z][A-Za-z]?[-−–](?![\w-])"  # O-, Cl-
+        rf"|(?:{minus}|{compared})?(?:[{_UNITS}]\s?-?)?{number}(?:(?!\w)|(?={letters}))(?:\s?[{_UNITS}])?"
+        rf"|{number}{character}+"
+        rf"|{character}+(?:[#♯♭](?!\d)|\+{{1,2}}(?!\w))?)"  # C#, C++, O+
+    )
+
+
+def _comparable_words(text: str, articles: bool = False) -> list[str]:
+    """Return the words of a text for `contained`; articles are left out unless asked for."""
+    text = unified(text).replace("_", " ")
+    if not text.isascii():
+        text = ANY_UNSPACED.sub(r" \g<0> ", text)
+    if "inus " in text:
+        text = re.sub(r"\b[Mm]inus (?=\d)", "-", text)
+    text = _TENS_IN_WORDS.sub(_in_digits, text)
+    words = map(_comparable_word, _token().findall(text))
+    if articles:
+        words = map(_folded_word, _token().findall(text))
+    return [word for word in words if word]
+
+
+@functools.lru_cache(maxsize=65536)
+def _comparable_word(token: str) -> str:
+    return "" if token in _ARTICLES_BUT_A_NAME else _folded_word(token)
+
+
+def _folded_word(token: str) -> str:
+    """Return a word without case; a number in brackets, so that "1, 2" does not spell 12, with its
+    sign inside and its unit behind them.
+    """
+    word = folded(token)
+    if word in UNITS:
+        return f"<{UNITS[word]}>"
+    number = _DIGITS.search(token)
+    if number is None or token[0].isalpha():
+        return re.sub("[−–]", "-", word).replace("♯", "#")
+    value = _THOUSANDS.sub("", number[0]).replace(",", ".")
+    before = re.sub("[−–]", "-", token[: number.start()])
+    sign = re.sub(rf"[{_UNITS}\s]", "", before).replace("<=", "≤").replace(">=", "≥")
+    rest = folded(token[number.end() :])
+    units = _UNIT.findall(token)
+    return f"<{sign}{value}>{rest.strip()}" if not units else f"<{sign}{value}>{units[0]}"
 
 
 def _in_digits(match: re.Match[str]) -> str:
-    return str(sum({**UNITS, **TENS}[word] for word in match.groups() if word))
+    return str(sum({**UNITS, **TENS}[word.lower()] for word in match.groups() if word))
 
 
 def token_f1(prediction: str, reference: str | Sequence[str]) -> float:
@@ -197,8 +258,8 @@ def token_f1(prediction: str, reference: str | Sequence[str]) -> float:
 
 def _token_f1(prediction: str, reference: str) -> float:
     if _other_script(prediction, reference):
-        a = _words_of_script(prediction)
-        b = _words_of_script(reference)
+        a = _characters_and_words(prediction)
+        b = _characters_and_words(reference)
     else:
         got = _normalise_answer(prediction)
         true = _normalise_answer(reference)
@@ -291,8 +352,8 @@ def rouge_l(
     none.
 
     ``tokenizer``: callable text -> tokens; default rouge-score's own (runs of a-z0-9), and
-    `_words_of_script` for texts in another script. ``stem``: stem the default tokenizer's words
-    longer than three letters (Porter; rouge-score adds NLTK's exceptions).
+    `_characters_and_words` for texts in another script. ``stem``: stem the default tokenizer's
+    words longer than three letters (Porter; rouge-score adds NLTK's exceptions).
 
     Source: Lin 2004; equal to rouge-score, whose tables in pure Python are replaced by bit
     operations.
@@ -303,7 +364,7 @@ def rouge_l(
         if tokenizer is not None:
             tokens = tokenizer
         elif _other_script(got, true):
-            tokens = _words_of_script
+            tokens = _characters_and_words
         a = list(tokens(got))
         b = list(tokens(true))
         return _harmonic(lcs_length(a, b), len(a), len(b))
@@ -332,27 +393,6 @@ def idf_weights(texts: Iterable[str]) -> dict[str, float]:
     return {stem: math.log(1 + (N - df + 0.5) / (df + 0.5)) for stem, df in frequency.items()}
 
 
-def idf_overlap(
-    prediction: str, reference: str, idf: Mapping[str, float], *, unseen: float | None = None
-) -> float:
-    """F1 of two texts' Porter-stemmed words, each weighted by its IDF and counted with repetition;
-    NaN without words.
-
-    ``idf`` : stem -> weight, as `idf_weights` gives. ``unseen`` : weight of a stem that ``idf``
-    lacks; default the largest in ``idf``, or 1 when it is empty.
-
-    Source: none of the papers. Notebook 21 measures how it correlates with people's preference.
-    """
-    if unseen is None:
-        unseen = max(idf.values(), default=1.0)
-    a = Counter(stems(prediction))
-    b = Counter(stems(reference))
-    total = _weight(a, idf, unseen) + _weight(b, idf, unseen)
-    if not total:
-        return math.nan
-    return 2 * _weight(a & b, idf, unseen) / total
-
-
 def _weight(words: Counter[str], idf: Mapping[str, float], unseen: float) -> float:
     return math.fsum(n * idf.get(stem, unseen) for stem, n in words.items())
 
@@ -373,7 +413,7 @@ def claim_overlap(claim: str, text: str, idf: Mapping[str, float]) -> float:
     above the others (AUC .998), and does far worse for the claims of a model's answer (.78), which
     put true words together wrongly.
 
-    Words are runs of letters and digits, so a text in a script without blanks is one word or a few.
+    In scripts without blanks, and Korean, the words are overlapping pairs of characters.
 
     >>> round(claim_overlap("Cats sat", "The cat ran", {"cat": 1.0, "sat": 3.0}), 2)
     0.25

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ragbench.data.ragchecker import CHECKS, RagResult
@@ -37,7 +37,7 @@ from ragbench.metrics.lexical import (
     token_f1,
 )
 from ragbench.metrics.nuggets import NUGGET_METRICS, nugget_metrics
-from ragbench.metrics.ranking import MEASURES, rank_table
+from ragbench.metrics.ranking import RANK_MEASURES, rank_table
 from ragbench.records import GRADES
 from ragbench.stats.inputs import several
 from ragbench.stats.tables import fully_right, grade_numbers
@@ -53,12 +53,19 @@ class Metric:
     needs: tuple[str, ...]  # columns of a row that ``function`` takes, in this order
     function: Callable[..., _Value]  # returns a number, or numbers by name; NaN where undefined
     source: str  # paper and equation
-    range: tuple[float, float] = (0.0, 1.0)
+    range: tuple[float, float] = (0.0, 1.0)  # (False, True): no or yes, and a mean is a share
     names: tuple[str, ...] = ()  # of the numbers, where there are several
     # of the numbers; ``("mine",)`` for a metric of one number named "mine"
     lower_is_better: tuple[str, ...] = ()
     # whether ``function`` takes the columns of all rows at once, and returns a value per row
     all_rows: bool = False
+    # further columns that ``function`` takes, with what holds where a row has none
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def says_yes_or_no(self) -> bool:
+        """Whether its range is declared as (False, True), which equals (0, 1)."""
+        return isinstance(self.range[0], bool)
 
 
 def _claims(labels: RagResult | Mapping[str, Any]) -> dict[str, float]:
@@ -90,9 +97,9 @@ def grade_metrics(scale: Iterable[int] = GRADES) -> dict[str, Metric]:
         return {f"grade {n}": float(number == n) for n in scale}
 
     return {
-        "fully_right": Metric(("grade",), right, "thesis §2.4"),
+        "fully_right": Metric(("grade",), right, "thesis §2.4", (False, True)),
         # categories: their means are shares
-        "grade": Metric(("grade",), shares, "thesis §2.4", names=tuple(shares(1))),
+        "grade": Metric(("grade",), shares, "thesis §2.4", (False, True), tuple(shares(1))),
     }
 
 
@@ -116,8 +123,12 @@ def _abstentions(abstained: object, kind: str) -> dict[str, float]:
     return rates
 
 
-def _ranking(retrieved: Sequence[Any], relevant: Sequence[Any]) -> list[Mapping[str, float]]:
-    return rank_table(retrieved, relevant).to_dict("records")
+def _ranking(
+    retrieved: Sequence[Any], relevant: Sequence[Any], questions: Sequence[Any]
+) -> list[Mapping[str, float]]:
+    table = rank_table(retrieved, relevant, questions=questions)
+    names = list(table)
+    return [dict(zip(names, row, strict=True)) for row in table.to_numpy().tolist()]
 
 
 def _recall(texts: Sequence[str], chunks: Sequence[str]) -> float:
@@ -149,12 +160,15 @@ _RAGAS = ("faithfulness", "answer_relevance", "context_relevance")
 _WORSE = ("hallucination", "irrelevance")
 _TRUE = ("answer", "reference")
 METRICS: dict[str, Metric] = {
-    "ir_score": Metric(("references", "context"), ir_score, "thesis, Eq 2.2"),
+    "ir_score": Metric(
+        ("references", "context"), ir_score, "thesis, Eq 2.2", settings={"match": "substring"}
+    ),
     **grade_metrics(),
     "abstention": Metric(
         ("abstained", "kind"),
         _abstentions,
         "thesis §2.4, grade 1; RAGEval, unanswerable questions",
+        (False, True),
         names=tuple(_abstentions(1, "")),
         lower_is_better=("wrong_abstention",),
     ),
@@ -178,8 +192,8 @@ METRICS: dict[str, Metric] = {
     ),
     "reference_recall": Metric(("references", "chunks"), _recall, "RAGEval, Eq 1"),
     "eir": Metric(("references", "chunks"), _eir, "RAGEval, Eq 2"),
-    "exact_match": Metric(_TRUE, exact_match, "HotpotQA"),
-    "contained": Metric(_TRUE, contained, "Mallen et al. 2023; Liu et al. 2024"),
+    "exact_match": Metric(_TRUE, exact_match, "HotpotQA", (False, True)),
+    "contained": Metric(_TRUE, contained, "Mallen et al. 2023; Liu et al. 2024", (False, True)),
     "claim_overlap": Metric(
         ("reference", "chunks"), _claim_overlap, "ours: words found, not entailment"
     ),
@@ -187,7 +201,12 @@ METRICS: dict[str, Metric] = {
     "bleu": Metric(_TRUE, bleu, "Papineni et al. 2002"),
     "rouge_l": Metric(_TRUE, rouge_l, "Lin 2004"),
     "ranking": Metric(
-        ("retrieved", "relevant"), _ranking, "ir_measures", names=MEASURES, all_rows=True
+        ("retrieved", "relevant"),
+        _ranking,
+        "ir_measures",
+        names=RANK_MEASURES,
+        all_rows=True,
+        settings={"question_id": ""},
     ),
 }
 # Several by one name.
@@ -262,7 +281,8 @@ def worst_and_best(columns: Iterable[str]) -> dict[str, tuple[float, float]]:
         ends[column] = (0.0, 1.0)  # of a grade on another scale
         if column in every:
             name, _ = every[column]
-            ends[column] = METRICS[name].range
+            low, high = METRICS[name].range
+            ends[column] = float(low), float(high)
         if column in lower:
             ends[column] = ends[column][::-1]
     return ends

@@ -11,6 +11,7 @@ import functools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from filelock import FileLock
@@ -18,6 +19,9 @@ from filelock import FileLock
 from ragbench._lazy import lazy
 from ragbench.errors import ConfigError, check_known, unknown
 from ragbench.paths import figures_dir, packaged_data, project_root
+
+if TYPE_CHECKING:
+    from ragbench.papers import live, ragchecker, rageval, thesis
 
 PAPERS = {
     "thesis": "El Yagouby 2024, Evaluation Framework for Retrieval-Augmented Generation Systems",
@@ -28,7 +32,9 @@ PAPERS = {
 _OFFERED = "PAPERS begin_ledger counts ledger published record summary"
 __getattr__, __dir__ = lazy(__name__, shown=_OFFERED.split(), path=__path__)
 KEY = ["paper", "item", "row", "column"]
-COLUMNS = [*KEY, "published", "recorded", "recorded_by", "ours", "ours_by", "n", "unscored", "note"]
+LEDGER_COLUMNS = [
+    *KEY, "published", "recorded", "recorded_by", "ours", "ours_by", "n", "unscored", "note"
+]  # fmt: skip
 NOT_COMPARABLE = "not comparable"  # begins the note of a number that no difference is taken of
 IDENTITY = "identity: "  # so begins ``recorded_by`` of arithmetic on printed numbers
 _READABLE = """# Ledger: the papers' numbers beside ours
@@ -37,6 +43,8 @@ Written by `ragbench reproduce`; do not edit. A cell reads *paper -> measured*.
 *recorded* was computed here from outputs of others' models, *ours* measured here.
 An *identity* is arithmetic on printed numbers: the paper agrees with itself or not, and nothing is
 measured.
+A number is held against the printed one where data (or a sample of it), measure, kind of grader and
+kind of model are the same, or no grader and no model had a part; any other is *not comparable*.
 Every published cell, measured or not, is in [`ledger.csv`](ledger.csv).
 
 """
@@ -90,7 +98,7 @@ def record(paper: str, item: str, cells: pd.DataFrame, *, by: str, recorded: boo
         old = _measured()
         of_item = (old["paper"] == paper) & (old["item"] == item)
         kept = old[~(of_item & (old[f"{kind}_by"] == by))]
-        parts = [part.reindex(columns=COLUMNS).astype(object) for part in (kept, new)]
+        parts = [part.reindex(columns=LEDGER_COLUMNS).astype(object) for part in (kept, new)]
         return _write(pd.concat(parts, ignore_index=True))
 
 
@@ -115,8 +123,8 @@ def _as_rows(cells: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 
 def ledger(paper: str | None = None, item: str | None = None) -> pd.DataFrame:
-    """Return the ledger, one row per published cell and measurement, columns `COLUMNS`; of one
-    paper, of one item.
+    """Return the ledger, one row per published cell and measurement, columns `LEDGER_COLUMNS`; of
+    one paper, of one item.
     """
     frame = _join(_measured())
     if paper:
@@ -177,14 +185,20 @@ def _compares(frame: pd.DataFrame) -> pd.Series:
 
 def begin_ledger() -> None:
     """Empty the ledger in the folder of figures: what it holds afterwards was measured since."""
-    _write(pd.DataFrame(columns=COLUMNS, dtype=object))
+    _write(pd.DataFrame(columns=LEDGER_COLUMNS, dtype=object))
 
 
-def write_markdown() -> Path:
-    """Write ``ledger.md``, the readable form of the ledger, beside it, and return its path."""
+def write_markdown(whose: str = "") -> Path:
+    """Write ``ledger.md``, the readable form of the ledger, beside it, and return its path.
+
+    ``whose``: a line under its title, of a ledger that is not the project's.
+    """
     path = figures_dir() / "ledger.md"
     sections = ["\n".join(_section(name)) for name in PAPERS]
-    path.write_text(_READABLE + "\n\n".join(sections) + "\n", encoding="utf-8")
+    head = _READABLE
+    if whose:
+        head += f"**{whose}**\n\n"
+    path.write_text(head + "\n\n".join(sections) + "\n", encoding="utf-8")
     return path
 
 
@@ -280,10 +294,10 @@ def _measured() -> pd.DataFrame:
     if not path.is_file() and not own_folder:
         path = project_root() / "figures" / "ledger.csv"
     if not path.is_file():
-        return pd.DataFrame(columns=COLUMNS, dtype=object)
+        return pd.DataFrame(columns=LEDGER_COLUMNS, dtype=object)
     numbers = {"published", "recorded", "ours", "n", "unscored"}
-    texts = dict.fromkeys(set(COLUMNS) - numbers, str)
-    frame = pd.read_csv(path, dtype=texts).reindex(columns=COLUMNS)
+    texts = dict.fromkeys(set(LEDGER_COLUMNS) - numbers, str)
+    frame = pd.read_csv(path, dtype=texts).reindex(columns=LEDGER_COLUMNS)
     return frame.dropna(subset=["ours_by", "recorded_by"], how="all")
 
 
@@ -308,7 +322,7 @@ def _join(measured: pd.DataFrame) -> pd.DataFrame:
     frame["by_item"] = frame.groupby(["paper", "item"])["cell"].transform("min")
     order = ["by_paper", "by_item", "item", "cell", "ours_by", "recorded_by"]
     frame = frame.sort_values(order, kind="stable", na_position="last")
-    return frame.reindex(columns=COLUMNS).reset_index(drop=True)
+    return frame.reindex(columns=LEDGER_COLUMNS).reset_index(drop=True)
 
 
 def _write(measured: pd.DataFrame) -> Path:

@@ -9,11 +9,13 @@ where claims are sentences of documents.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ragbench.chunking import token_chunks
@@ -24,11 +26,12 @@ from ragbench.experiment import Experiment
 from ragbench.experiment.axes import is_model
 from ragbench.records import Dataset, questions_of
 from ragbench.retrieval import make_retriever
+from ragbench.stats import preference_correlation
 
-PROMPTS = {"default": "ragchecker_default", "optimised": "ragchecker_optimised"}
+ANSWER_PROMPTS = {"default": "ragchecker_default", "optimised": "ragchecker_optimised"}
 # BM25 as in OpenSearch, MiniLM, and both fused by rank.
 _WORDS = {"variant": "lucene", "tokenizer": "plain"}
-RETRIEVERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
+PAPER_RETRIEVERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "BM25": partial(make_retriever, "BM25", **_WORDS),
     "SIM": partial(make_retriever, "SIM"),
     "hybrid": partial(make_retriever, "Hybrid", **_WORDS),
@@ -89,7 +92,7 @@ def grid(
         k=sorted({setting.k for setting in settings}),
         N=max(setting.k * setting.size for setting in settings),
         generator=generators,
-        prompts={label: PROMPTS[_prompt(label)] for label in models},
+        prompts={label: ANSWER_PROMPTS[_prompt(label)] for label in models},
         keep=lambda cell: (cell.chunker, cell.k, _prompt(cell.generator)) in wanted,
         **options,
     )
@@ -100,7 +103,7 @@ def _chat_models(generators: Mapping[str, Any] | None) -> list[str]:
 
 
 def _prompt(generator: str) -> str:
-    if generator in PROMPTS:
+    if generator in ANSWER_PROMPTS:
         return generator
     return DEFAULT.prompt
 
@@ -116,9 +119,11 @@ def _clapnq_sample(questions: int = 50) -> Dataset:
     return replace(data, questions=tuple(data.shuffled(CLAPNQ_SEED)[:questions]))
 
 
-def clapnq_grid(generator: Any = None, questions: int = 50, **options: Any) -> Experiment:
-    """Build the experiment on ClapNQ: BM25 and dense retrieval, 5 chunks of 300 tokens,
-    RAGChecker's default prompt.
+def clapnq_grid(
+    generator: Any = None, questions: int = 50, k: int = 5, **options: Any
+) -> Experiment:
+    """Build the experiment on ClapNQ: BM25 and dense retrieval, k chunks of 300 tokens (the paper:
+    20), RAGChecker's default prompt.
 
     ``generator``: name -> chat model; None: retrieval only. ``options``: for `Experiment`.
 
@@ -127,16 +132,15 @@ def clapnq_grid(generator: Any = None, questions: int = 50, **options: Any) -> E
     most 512 tokens, an option of the chat model.
     """
     size = 300
-    k = 5
     return Experiment(
         "ragchecker-clapnq",
         data={"clapnq": _clapnq_sample(questions)},
         chunker={"300 tokens, overlap 0.2": partial(token_chunks, size=size, overlap=0.2)},
-        retriever={"BM25": RETRIEVERS["BM25"], "MiniLM": RETRIEVERS["SIM"]},
+        retriever={"BM25": PAPER_RETRIEVERS["BM25"], "MiniLM": PAPER_RETRIEVERS["SIM"]},
         k=(k,),
         N=2 * k * size,  # more tokens than the chunks have: nothing is cut off
         generator=generator,
-        prompts=dict.fromkeys(_chat_models(generator), PROMPTS["default"]),
+        prompts=dict.fromkeys(_chat_models(generator), ANSWER_PROMPTS["default"]),
         **options,
     )
 
@@ -198,3 +202,34 @@ def _chunks_of(experiment: Experiment, rows: pd.DataFrame) -> list[tuple[Retriev
             )
         retrieved.append(tuple(cut_alike[hit] for hit in row.hits))
     return retrieved
+
+
+def preference_table(
+    scores: Mapping[str, Mapping[str, np.ndarray]],
+    preference: Mapping[str, np.ndarray],
+    resamples: int = 2000,
+) -> pd.DataFrame:
+    """Correlate metrics with people's preferences, as in Tables 2 and 5 (x 100).
+
+    Parameters
+    ----------
+    scores : row of the table -> aspect -> scores of both responses, shape (pairs, 2). A difference
+        with a missing side takes the median of the others, as in the authors' code.
+    preference : aspect -> labels, shape (pairs, annotators).
+
+    Returns
+    -------
+    DataFrame, a row per cell: row, aspect, method, value, low, high, n, column.
+    """
+    cells = []
+    for (row, by_aspect), aspect in itertools.product(scores.items(), preference):
+        for method in ("pearson", "spearman"):
+            sides = by_aspect[aspect].T
+            labels = preference[aspect]
+            r = preference_correlation(*sides, labels, method, "median", resamples=resamples)
+            cells.append((row, aspect, method, r.estimate, r.low, r.high, r.n))
+    columns = ["row", "aspect", "method", "value", "low", "high", "n"]
+    table = pd.DataFrame(cells, columns=columns)
+    table[["value", "low", "high"]] *= 100
+    table["column"] = table["aspect"] + " " + table["method"]
+    return table

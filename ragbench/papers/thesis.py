@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import pandas as pd
+
 from ragbench.data import load_hotpotqa, load_minihop
 from ragbench.data.files import read_jsonl
 from ragbench.errors import ConfigError, check_known
@@ -180,6 +182,20 @@ def experiment(
         settings["judge"] = {models.names["judge"]: models.judge}
     name = f"thesis_{table.lower().replace(' ', '_')}_{data.name}"
     return Experiment(**{"name": name, "data": {data.name: data}, **settings, **options})
+
+
+def reaching(rows: pd.DataFrame) -> pd.DataFrame:
+    """Keep the rows that the published means of Table 3.1 are over: at N those questions whose own
+    retrieved text has more than N - 100 tokens, the begin token counted.
+
+    ``rows`` are of `experiment` with the same N for every question, the largest above the length of
+    any text. Figures 3.1 and 3.2, h and k are over all questions.
+
+    Source: the notebook of the thesis's repository, in which the scores of a text end at the first
+    N that holds all of it.
+    """
+    own = rows.groupby(["question_id", "chunker", "retriever", "k"])["context_tokens"]
+    return rows[own.transform("max") + 1 > rows["N"] - 100]
 
 
 def steps(questions: int = 7404, retrievers: int = 5, budgets: int = 10) -> dict[str, int]:

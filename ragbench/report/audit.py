@@ -412,7 +412,7 @@ def run_parts(rows: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, list[str]]]:
     retrieved = rows[rows["N"] > 0]
     answered = rows[rows["generator"] != NONE]
     graded = rows[rows["judge"] != NONE].reset_index(drop=True)
-    graded[RIGHT] = fully_right(graded)
+    graded[RIGHT] = pd.array(fully_right(graded), dtype="boolean")
     contexts = _once(retrieved, RETRIEVED, "ir_score")
     answers = _once(answered, ANSWERED, "answer")
     return {

@@ -7,34 +7,41 @@ aside and moved into place.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+from filelock import FileLock
 from matplotlib.figure import Figure
 
 from ragbench import plots
-from ragbench.comparison import format_comparison
+from ragbench.comparison import format_comparison, may_be_first
+from ragbench.data.answers import EMPTY
 from ragbench.data.ragchecker import RagResult, RagResults
 from ragbench.errors import ConfigError
 from ragbench.experiment.rows import answers_of, load_run, run_folder
 from ragbench.llm import Cassette
 from ragbench.metrics.table import worst_and_best
+from ragbench.paths import sha256_of
 from ragbench.report.audit import audit, audit_rows
 from ragbench.report.factors import measured, run_tables
 from ragbench.report.methods import Methods, are_compared
-from ragbench.report.scores import RESAMPLES, load_scores, score_means
+from ragbench.report.scores import load_scores, score_means
 from ragbench.report.tables import MOST_DRAWN, ReportTable
 from ragbench.stats import compare_scores, with_interval
 from ragbench.text.escape import in_csv, in_markdown
 
-MARKER = ".ragbench-export.json"  # of a folder that an export wrote
-_REPLACED = ("tables", "figures", "cassette.jsonl", "claim_labels.json")  # also by nothing
+MARKER = ".ragbench-export.json"  # of a folder that an export wrote: its files, with their sha256
+_LOCK = ".ragbench-export.lock"
 _DPI = 300  # of the PNG files
+FIRST = "¹"  # marks what may be the best
 
 
 @dataclass
@@ -75,8 +82,8 @@ def export(
 
     Parameters
     ----------
-    to : folder to make, or an earlier export: its ``tables`` and ``figures`` are replaced, files of
-        yours beside them stay.
+    to : folder to make, or an earlier export: its files are replaced, others stay. ConfigError
+        where one of its files was edited since.
     by : a column of the questions file, such as a language: one more table has the means by its
         values.
 
@@ -96,12 +103,12 @@ def export(
         "failed": int(rows["status"].eq("failed").sum()),
         "missing": int(checks.loc[checks["check"].eq("missing rows"), "rows"].sum()),
     }
-    words = Methods.of_run(manifest, counts, _intervals(tables))
+    words = Methods.of_run(manifest, counts, tables)
     scores = load_scores(folder)
     notes = [*_gaps(folder, rows, counts["missing"], scores)]
     if scores is not None:
         of_scores = _score_tables(scores, name)
-        words = words.with_scores(Methods.of_scores(scores, _intervals(of_scores)))
+        words = words.with_scores(Methods.of_scores(scores, of_scores))
         tables += of_scores
     files = {"manifest.json": manifest}
     cassette = folder / "cassette.sqlite"
@@ -120,11 +127,6 @@ def _gaps(
         yield "no cassette in the run's folder: copy yours there as cassette.sqlite"
     if scores is None and (folder / "scores.csv").exists():
         yield "scores.csv is of other rows and left out: run the experiment again"
-
-
-def _intervals(tables: list[ReportTable]) -> set[str]:
-    """Return the kinds of interval that tables of `ragbench.means` have."""
-    return {kind for table in tables for kind in table.frame.attrs.get("intervals", ())}
 
 
 def _audit_table(checks: pd.DataFrame, name: str) -> ReportTable:
@@ -154,7 +156,7 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
             )
     notes += table.attrs.get("repairs", [])
     tables = _score_tables(table, name)
-    words = Methods.of_scores(table, _intervals(tables))
+    words = Methods.of_scores(table, tables)
     cell = [column for column in ("system",) if column in table]
     checks = audit_rows(table, worst_and_best(table.attrs["numbers"]), cell)
     tables.append(_audit_table(checks, name))
@@ -169,11 +171,18 @@ def _score_tables(table: pd.DataFrame, name: str) -> list[ReportTable]:
     averages = score_means(table)
     shown = averages.assign(mean=with_interval(averages)).drop(columns=["low", "high"])
     shown = shown.rename(columns={"mean": "mean [95% interval]"})
+    if not are_compared(table):
+        return [ReportTable("means", title, averages, shown, _score_figure(averages))]
+    pairs = compare_scores(table)
+    first = may_be_first(pairs).rename(columns={"measure": "metric"})
+    if len(first):
+        title += f". {FIRST} may be the best: no other is shown to be better"
+        among = first[first["may_be_first"]].set_index(["metric", "system"]).index
+        averages["may_be_first"] = averages.set_index(["metric", "system"]).index.isin(among)
+        shown["mean [95% interval]"] += np.where(averages["may_be_first"], FIRST, "")
     tables = [ReportTable("means", title, averages, shown, _score_figure(averages))]
-    if are_compared(table):
-        pairs = compare_scores(table, resamples=RESAMPLES)
-        title = f"{name}: systems compared over the same questions"
-        tables.append(ReportTable("comparison", title, pairs, format_comparison(pairs)))
+    title = f"{name}: systems compared over the same questions"
+    tables.append(ReportTable("comparison", title, pairs, format_comparison(pairs)))
     return tables
 
 
@@ -188,7 +197,11 @@ def _score_figure(averages: pd.DataFrame) -> Figure | None:
         return plots.dots(drawn, "metric", "mean", xlabel=label)
     if drawn["system"].nunique() > MOST_DRAWN:
         return None
-    return plots.dots(drawn, "metric", "mean", "system", xlabel=label)
+    filled = None
+    if "may_be_first" in drawn:
+        filled = "may_be_first"
+        label += "; filled: may be the best"
+    return plots.dots(drawn, "metric", "mean", "system", xlabel=label, filled=filled)
 
 
 # -- the folder
@@ -202,14 +215,39 @@ def check_target(to: str | os.PathLike[str]) -> Path:
     folder = Path(to).expanduser().resolve()
     if folder.is_file():
         raise ConfigError(f"{folder} is a file", "a folder", "choose another name")
-    there = sorted(path.name for path in folder.glob("*"))
-    if there and not (folder / MARKER).is_file():
-        raise ConfigError(
-            f"{folder} is not empty (there is {there[0]}) and not made by ragbench export",
-            "an empty folder, or one that an export made",
-            "choose another folder for --to",
-        )
+    there = sorted(path.name for path in folder.glob("*") if path.name != _LOCK)
+    if not there:
+        return folder
+    lock = folder / _LOCK
+    # another export may be moving its files in; it made the lock before
+    with FileLock(lock) if lock.is_file() else contextlib.nullcontext():
+        if not (folder / MARKER).is_file():
+            raise ConfigError(
+                f"{folder} is not empty (there is {there[0]}) and not made by ragbench export",
+                "an empty folder, or one that an export made",
+                "choose another folder for --to",
+            )
+        _written_files(folder)
     return folder
+
+
+def _written_files(folder: Path) -> list[Path]:
+    """Return the files of an earlier export that are still there.
+
+    Raises ConfigError where one was edited since.
+    """
+    recorded = {}
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        recorded = dict(json.loads((folder / MARKER).read_text(encoding="utf-8")))
+    files = {name: folder / name for name in recorded if (folder / name).is_file()}
+    edited = [name for name, path in files.items() if sha256_of(path) != recorded[name]]
+    if edited:
+        raise ConfigError(
+            f"edited since the export into {folder}: {', '.join(edited)}",
+            "files as the export wrote them, which the next one replaces",
+            "rename or move what you edited, or choose another folder for --to",
+        )
+    return [*files.values()]
 
 
 def _write(report: _Report, to: str | os.PathLike[str]) -> Exported:
@@ -218,27 +256,26 @@ def _write(report: _Report, to: str | os.PathLike[str]) -> Exported:
     Whatever interrupts the writing, the folder stays as it was.
     """
     target = check_target(to)
-    aside = target.with_name(f".{target.name}.part")
-    shutil.rmtree(aside, ignore_errors=True)  # what an export that was killed has left
-    try:
-        _fill(aside, report)
-        names = _sign(aside, report)
-        for name in _REPLACED:
-            shutil.rmtree(target / name, ignore_errors=True)
-            if (target / name).is_file():
-                (target / name).unlink()
-        target.mkdir(parents=True, exist_ok=True)
-        for path in aside.iterdir():
-            os.replace(path, target / path.name)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(".part", f".{target.name}.", target.parent) as parts:
+        new = Path(parts, target.name)
+        _fill(new, report)
+        names = _sign(new, report)
+        target.mkdir(exist_ok=True)
+        with FileLock(target / _LOCK):
+            for path in _written_files(target):
+                path.unlink()
+            shutil.copytree(new, target, dirs_exist_ok=True, copy_function=os.replace)
     return Exported(Path(to).expanduser(), names, report.notes)
 
 
 def _fill(folder: Path, report: _Report) -> None:
     """Write the parts of a report into a folder."""
     (folder / "tables").mkdir(parents=True)
-    rows = in_csv(report.rows.drop(columns="claim_labels", errors="ignore"))
+    rows = report.rows.drop(columns="claim_labels", errors="ignore")
+    if "answer" in rows and rows["answer"].eq("").any():  # a missing one is an empty cell too
+        rows = rows.assign(**{EMPTY: rows["answer"].eq("")})
+    rows = in_csv(rows)
     _write_text(folder / "rows.csv", rows.to_csv(index=False, lineterminator="\n"))
     _write_text(folder / "methods.md", report.methods.markdown)
     _write_text(folder / "references.bib", report.methods.bibliography)
@@ -282,5 +319,6 @@ def _sign(folder: Path, report: _Report) -> list[str]:
     lines += [f"- `{name}`" for name in names]
     lines += [f"\nNote: {in_markdown(note)}." for note in report.notes]
     _write_text(folder / "README.md", "\n".join(lines).rstrip("\n") + "\n")
-    _write_text(folder / MARKER, json.dumps(names, indent=1))
+    digests = {name: sha256_of(folder / name) for name in names}
+    _write_text(folder / MARKER, json.dumps(digests, indent=1))
     return names

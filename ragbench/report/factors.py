@@ -15,9 +15,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ragbench import plots
-from ragbench.data.relevance import linked_questions
 from ragbench.experiment.axes import QUERY_ONLY
-from ragbench.experiment.rows import folder_name, measure_answers, system_names
+from ragbench.experiment.rows import answers_of, folder_name, measure_answers
 from ragbench.labelling.grades import grade_shares
 from ragbench.metrics.lexical import contained
 from ragbench.report.audit import ANSWERS, CELL, IR_SCORE, NO_DOCUMENTS, RIGHT, ROWS, run_parts
@@ -38,34 +37,14 @@ FACTORS = {
 def measured(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a run with every number that can be compared.
 
-    Rows without documents are named so. Added are ``system``; ``contained`` (1 where the true
-    answer stands in the answer); ``fully_right`` (1 for the best grade); and ``cluster``: the
-    questions that share a document of their evidence, else those of one topic, else each question
-    is on its own.
+    Rows without documents are named so. Added are ``system`` (of `answers_of`), ``contained`` (1
+    where the true answer stands in the answer) and ``fully_right`` (1 for the best grade).
     """
-    rows = rows.assign(retriever=rows["retriever"].replace(QUERY_ONLY, NO_DOCUMENTS))
-    return rows.assign(
-        system=system_names(rows),
-        contained=measure_answers(rows, contained),
-        fully_right=fully_right(rows),
-        cluster=_clusters(rows),
+    return answers_of(rows).assign(
+        retriever=rows["retriever"].replace(QUERY_ONLY, NO_DOCUMENTS),
+        contained=measure_answers(rows, contained).astype("boolean"),
+        fully_right=pd.array(fully_right(rows), dtype="boolean"),
     )
-
-
-def _clusters(rows: pd.DataFrame) -> pd.Series:
-    questions = rows["data"].astype(str) + "/" + rows["question_id"].astype(str)
-    once = rows.assign(question=questions).drop_duplicates("question")
-    evidence = {}
-    for question, data, relevant in once[["question", "data", "relevant"]].to_numpy():
-        evidence[question] = []
-        if isinstance(relevant, dict):
-            evidence[question] = [(data, document) for document in relevant]
-    shared = pd.Series(linked_questions(evidence), dtype=object)
-    if 1 < shared.nunique() < len(shared):
-        return questions.map(shared)
-    if rows["topic"].nunique() > 1:
-        return rows["topic"].fillna(questions)
-    return questions
 
 
 def run_tables(rows: pd.DataFrame, name: str, by: str | None = None) -> Iterator[ReportTable]:
@@ -109,14 +88,13 @@ def overview(
     """
     _, axes = run_parts(rows)[ROWS]
     questions = rows["question_id"].nunique()
-    clusters = rows["cluster"].nunique()
-    caption = f"{name}: means over {questions} questions in {clusters} clusters, with 95% intervals"
+    caption = f"{name}: means over {questions} questions, with 95% intervals"
     stem = "overview"
     if by is not None:
         axes = [*axes, by]
         caption += f", by {by}"
         stem += f"_by_{folder_name(by)}"
-    frame = means(rows, axes, measures, groups="cluster")
+    frame = means(rows, axes, measures)
     shown = pd.DataFrame()
     for metric, part in frame.groupby("metric", sort=False):
         part = part.reset_index(drop=True)
@@ -157,8 +135,7 @@ def factor_table(rows: pd.DataFrame, factor: str, measure: str, name: str) -> Re
     """Compare the values of one factor within every setting of the others, question by question.
 
     Each context, answer or grade counts once, whatever stands behind it in the grid: a test of
-    retrieval is not repeated for every prompt. Clusters are flipped together; p is corrected by
-    Holm within the table.
+    retrieval is not repeated for every prompt. p is corrected by Holm within the table.
 
     Returns
     -------
@@ -170,14 +147,15 @@ def factor_table(rows: pd.DataFrame, factor: str, measure: str, name: str) -> Re
     if factor not in axes:
         return None
     others = [axis for axis in axes if axis != factor]
-    table = compare(part, factor, measure, by=others, cluster="cluster")
+    table = compare(part, factor, measure, by=others)
     if table.empty:  # no setting has two of its values
         return None
     table["pair"] = table["a"].astype(str) + " - " + table["b"].astype(str)
     shown = table[[*others, "pair"]].copy()
     shown["difference [95%]"] = with_interval(table, "difference")
     shown["p (Holm)"] = table["p_holm"]
-    shown[["n", "clusters"]] = table[["n", "clusters"]]
+    counts = table.columns.intersection(["n", "clusters"])
+    shown[counts] = table[counts]
     words = measure.replace("_", " ")
     title = (
         f"{name}, {words} by {FACTORS[factor]}: differences, with 95% intervals, p corrected by "

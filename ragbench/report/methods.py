@@ -8,7 +8,7 @@ The prose is in ``methods.jinja``. A citation is marked in it as ``⟦key⟧``, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -21,7 +21,7 @@ from ragbench.experiment import Experiment
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.table import METRICS, find_numbers
 from ragbench.report.scores import RESAMPLES
-from ragbench.stats.tables import known_clusters
+from ragbench.report.tables import ReportTable
 from ragbench.text.escape import in_markdown
 
 MOST_COMPARED = 8  # systems with scores of which every pair is compared
@@ -68,12 +68,15 @@ class Methods:
 
     @classmethod
     def of_run(
-        cls, manifest: Mapping[str, Any], counts: Mapping[str, int], intervals: Iterable[str] = ()
+        cls,
+        manifest: Mapping[str, Any],
+        counts: Mapping[str, int],
+        tables: Sequence[ReportTable] = (),
     ) -> Self:
         """Write the methods of a run from its manifest; nothing is guessed.
 
         ``counts`` are its "rows", those "failed" and those "missing" (not made when the run was
-        stopped). ``intervals`` are the kinds that its tables have.
+        stopped). ``tables`` have the intervals, and the clusters of their questions.
         """
         axes = manifest["axes"]
         parameters = manifest["parameters"]
@@ -90,24 +93,23 @@ class Methods:
             "began": sorted({run["began"][:10] for run in manifest["runs"]}),
             "kernel": MATCHES[parameters["match"]][0],
             "labelled_by": [judge.get("model", name) for name, judge in axes["judge"].items()],
-            "intervals": sorted(intervals),
             "changed": changed,
             "minilm": "MiniLM" in str(axes),
+            **_statistics(tables),
         }
         return cls(*_written("run", facts))
 
     @classmethod
-    def of_scores(cls, table: pd.DataFrame, intervals: Iterable[str] = ()) -> Self:
+    def of_scores(cls, table: pd.DataFrame, tables: Sequence[ReportTable] = ()) -> Self:
         """Write the methods of a table from `ragbench.score`: what was scored, by which metrics,
         who labelled.
 
-        ``intervals`` are the kinds that its means have.
+        ``tables`` are made of it, as for `of_run`.
         """
         columns = table.attrs["numbers"]
         model = table.attrs.get("model")
         checker = table.attrs.get("checker")
         compared = are_compared(table)
-        clusters = known_clusters(table) if compared else None
         facts = {
             "table": table,
             "systems": _systems(table),
@@ -121,8 +123,7 @@ class Methods:
             "undefined": int(table[columns].isna().sum().sum()),
             "compared": compared,
             "most_compared": MOST_COMPARED,
-            "clusters": 0 if clusters is None else clusters.nunique(dropna=False),
-            "intervals": sorted(intervals),
+            **_statistics(tables),
         }
         return cls(*_written("scores", facts))
 
@@ -144,6 +145,14 @@ class Methods:
         """Add those of the metrics of a run's answers."""
         claims = tuple(f"Metrics: {claim}" for claim in scores.claims)
         return Methods(self.paragraphs + scores.paragraphs, self.claims + claims)
+
+
+def _statistics(tables: Sequence[ReportTable]) -> dict[str, list[str]]:
+    """Return the kinds of interval that tables have, and the rules that gave their clusters."""
+    notes = [table.frame.attrs for table in tables]
+    kinds = {kind for attrs in notes for kind in attrs.get("intervals", ())}
+    rules = dict.fromkeys(attrs["clusters"] for attrs in notes if "clusters" in attrs)
+    return {"intervals": sorted(kinds), "clusters": [*rules]}
 
 
 def _cited(text: str) -> str:
@@ -230,13 +239,29 @@ def _settings(settings: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
+def _servers(model: Mapping[str, Any]) -> str:
+    """Count the answers by version and day, or name the server of a run without a cassette."""
+    counted = [entry for entry in model.get("servers", ()) if entry[0]]
+    total = sum(count for _, _, count in model.get("servers", ()))
+    words = [f"{count} of {total} answers by {version} on {day}" for version, day, count in counted]
+    return "; ".join(words) or model.get("server", "")
+
+
 def _model(model: Mapping[str, Any]) -> str:
     """Describe a model with its options, by which it is cited."""
     options = {**model["options"], **model["options"].get("options", {})}
-    if model.get("num_ctx"):  # in use, perhaps not what was asked for
-        options["num_ctx"] = model["num_ctx"]
-    digest = (model.get("digest") or "not known")[:12]
-    words = [model["provider"], f"digest {digest}", model.get("weights"), model.get("server")]
+    for limit in ("num_ctx", "num_predict"):
+        if model.get(limit):  # in use, perhaps not what was asked for
+            options[limit] = model[limit]
+    digest = f"digest {(model.get('digest') or 'not known')[:12]}"
+    if model.get("digest") == "":
+        digest = "the weights behind its address were not checked"
+    words = [model["provider"], digest, model.get("family"), model.get("weights")]
+    if parent := model.get("parent_model"):
+        words.append(f"made here of {parent}, nobody can pull it")
+    if modelfile := model.get("modelfile"):
+        words.append(f"SHA-256 of its Modelfile {modelfile['sha256'][:12]}")
+    words.append(_servers(model))
     words.append(_settings(dict(sorted(options.items()))))
     cited = " ⟦ollama⟧" if model["provider"] == "ollama" else ""
     return f"{model['model']}{cited} ({', '.join(filter(None, words))})"

@@ -20,7 +20,7 @@ _SCORES = "scores.csv"
 def score_means(table: pd.DataFrame) -> pd.DataFrame:
     """Average the numbers of a table from `ragbench.score` by system, with their intervals."""
     by = ["system"] if "system" in table else []
-    return means(table, by, table.attrs["numbers"], groups="question_id", resamples=RESAMPLES)
+    return means(table, by, table.attrs["numbers"], resamples=RESAMPLES)
 
 
 def save_scores(table: pd.DataFrame, folder: Path) -> Path:

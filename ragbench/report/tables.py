@@ -36,10 +36,15 @@ class ReportTable:
 
     @property
     def caption(self) -> str:
-        """The title, and what was found."""
+        """The title, what was found, and which questions were taken as one cluster."""
+        parts = [self.title]
         if self.finding:
-            return f"{self.title}. {self.finding}."
-        return self.title
+            parts.append(self.finding)
+        if "clusters" in self.frame.attrs:
+            parts.append(f"Clusters: {self.frame.attrs['clusters']}")
+        if len(parts) == 1:
+            return self.title
+        return ". ".join(parts) + "."
 
     def texts(self, label: str) -> dict[str, str]:
         """Return the table as CSV (six digits), Markdown and LaTeX (three decimals), by kind.

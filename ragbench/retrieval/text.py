@@ -19,18 +19,15 @@ a language   ``english``, ``german``, ``french``: ``words`` with Snowball stems;
 
 from __future__ import annotations
 
-import functools
 import importlib.util
-import itertools
 import re
-import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ragbench.errors import ConfigError, check_known
-from ragbench.text.languages import ANY_UNSPACED, LANGUAGES, UNSPACED, language_of
+from ragbench.text.languages import LANGUAGES, language_of
 from ragbench.text.layout import undivided
-from ragbench.text.words import STOP_WORDS, stemmer
+from ragbench.text.words import STOP_WORDS, folded, stemmer, words
 
 # that a token is made of
 _CHARACTER = {"ascii": "[a-z0-9]", "unicode": r"\w", "space": r"\S", "words": r"[^\W_]"}
@@ -38,35 +35,7 @@ _NOT_IN_QUERY = re.compile(r"[^A-Za-z0-9 ]+")
 # Terrier's filter: more than 20 characters, the same one four times in a row, or more than four
 # digits.
 _NOISE = re.compile(r".{21}|(.)\1{3}|(?:\d\D*){5}", re.DOTALL)
-_ONE_SCRIPT = re.compile(f"[{UNSPACED}]+|[^{UNSPACED}]+")
-_SOFT_HYPHEN = "\u00ad"
-_TURKISH_I = "i\u0307"  # what lower case makes of İ
 _SAMPLE = 500  # chunks that are looked at to choose a language
-
-
-@functools.cache
-def _runs() -> re.Pattern[str]:
-    """Compile what finds runs of letters, digits, marks and ``_``."""
-    # Without its vowel signs a Hindi or Thai word would fall to pieces, and so would one in
-    # decomposed form.
-    marks = []
-    for character in map(chr, range(0x300, 0xFFFF)):
-        selects_a_picture = "\ufe00" <= character <= "\ufe0f"
-        if unicodedata.category(character).startswith("M") and not selects_a_picture:
-            marks.append(character)
-    return re.compile(rf"[\w{''.join(marks)}]+")
-
-
-def _fold(text: str) -> str:
-    """Make equal what looks the same: compatibility forms (NFKC) and case; soft hyphens go.
-
-    >>> _fold("Ｓtra\u00adße")
-    'strasse'
-    """
-    if text.isascii():
-        return text.lower()
-    folded = unicodedata.normalize("NFKC", text.replace(_SOFT_HYPHEN, "")).casefold()
-    return folded.replace(_TURKISH_I, "i")
 
 
 @dataclass(frozen=True)
@@ -74,7 +43,7 @@ class Tokenizer:
     """A pipeline text -> tokens -> terms. Call it with a text to get its terms.
 
     ``pattern`` is what a token is: ``"ascii"`` ([a-z0-9]+), ``"unicode"`` (word characters) or
-    ``"space"`` (str.split) of the lower-cased text; or ``"words"``: of the folded text (`_fold`),
+    ``"space"`` (str.split) of the lower-cased text; or ``"words"``: of the folded text (`folded`),
     runs of letters, digits and marks, and pairs of characters in scripts without blanks. ``cut`` is
     a function text -> tokens in its place.
     """
@@ -113,24 +82,15 @@ class Tokenizer:
         """Return a text as it is cut: words that a line end divides are joined, as the IR score
         reads them.
         """
-        text = undivided(text)
-        return _fold(text) if self.pattern == "words" else text.lower()
+        return folded(text) if self.pattern == "words" else undivided(text).lower()
 
     def tokens(self, text: str) -> list[str]:
         """Cut a text into tokens, before stop words and stems."""
         if self.cut is not None:
             return self.cut(text)
-        text = self.prepared(text)
-        if self.pattern != "words" or text.isascii():
-            return re.findall(f"{_CHARACTER[self.pattern]}+", text)
-        runs = _runs().findall(text.replace("_", " "))
-        if not ANY_UNSPACED.search(text):
-            return runs
-        tokens = []
-        for run in runs:
-            for word in _ONE_SCRIPT.findall(run):
-                tokens += _pairs_of_characters(word) or [word]
-        return tokens
+        if self.pattern == "words":
+            return words(text)
+        return re.findall(f"{_CHARACTER[self.pattern]}+", self.prepared(text))
 
     def terms(self, tokens: Sequence[str]) -> list[str | None]:
         """Map each token to its term, None where it is dropped."""
@@ -151,13 +111,6 @@ class Tokenizer:
         return [term for term in self.terms(self.tokens(text)) if term is not None]
 
 
-def _pairs_of_characters(word: str) -> list[str]:
-    """Return the overlapping pairs of a word in a script without blanks; of another none."""
-    if not ANY_UNSPACED.match(word):
-        return []
-    return [first + second for first, second in itertools.pairwise(word)]
-
-
 Words = Tokenizer | Callable[[str], list[str]]
 
 
@@ -172,7 +125,7 @@ def jieba_words(text: str) -> list[str]:
 
 
 def _folded_jieba_words(text: str) -> list[str]:
-    return jieba_words(_fold(text))
+    return jieba_words(folded(text))
 
 
 _TERRIER = Tokenizer("terrier", "ascii", STOP_WORDS, "porter", drop_noise=True, strip_query=True)

@@ -8,16 +8,47 @@ twice.
 
 from ragbench._lazy import lazy
 
-_HOMES = {
-    "agreement": (
-        "kappa PairwiseAgreement pairwise_agreement preference_correlation preference_difference"
-    ),
-    "intervals": (
-        "binomial_ci bootstrap_ci correlation Interval interval_text MISSING "
-        "paired_bootstrap_difference with_interval"
-    ),
-    "paired": "holm PermutationTest PowerAnalysis paired_permutation_test power_analysis",
-    "ppi": "ppi_difference ppi_mean ppi_shares stratified_draw",
-    "tables": "compare compare_pairs compare_scores means",
+HOMES = {
+    "agreement": [
+        "kappa",
+        "PairwiseAgreement",
+        "pairwise_agreement",
+        "preference_correlation",
+        "preference_difference",
+    ],
+    "clusters": [
+        "Clusters",
+        "find_clusters",
+    ],
+    "intervals": [
+        "binomial_ci",
+        "mean_interval",
+        "correlation",
+        "Interval",
+        "interval_text",
+        "MISSING",
+        "paired_difference",
+        "with_interval",
+    ],
+    "paired": [
+        "holm",
+        "PermutationTest",
+        "PowerAnalysis",
+        "paired_permutation_test",
+        "power_analysis",
+    ],
+    "ppi": [
+        "ppi_difference",
+        "ppi_mean",
+        "ppi_shares",
+        "rogan_gladen",
+        "stratified_draw",
+    ],
+    "tables": [
+        "compare",
+        "compare_pairs",
+        "compare_scores",
+        "means",
+    ],
 }
-__getattr__, __dir__ = lazy(__name__, {module: names.split() for module, names in _HOMES.items()})
+__getattr__, __dir__ = lazy(__name__, HOMES)

@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, check_known
+from ragbench.records import as_id
 from ragbench.stats.inputs import TAIL, Seed, as_paired, group_index, same_length
-from ragbench.stats.intervals import Interval, Method, binomial_ci, correlation
+from ragbench.stats.intervals import Interval, Method, binomial_ci, correlation, t_over_z
 
 BAYESIAN = "Bayesian bootstrap"
-_SPREAD = 2  # items (or groups) spread over all cells of a table of labels
+_PRIOR = 2  # items over all cells of a table of labels
 
 
 def kappa(
@@ -33,16 +34,18 @@ def kappa(
 
     Parameters
     ----------
-    a, b : the judges' labels, shape (n,); an item with a missing side is left out and counted.
+    a, b : the judges' labels, shape (n,), equal as ids are: "5", 5 and 5.0 are one label. An item
+        with a missing or blank side is left out and counted.
     weights : None for categories (the thesis's grades are such); "quadratic" for ordered labels,
         whose disagreement is the square of their distance.
     labels : the possible labels in order, needed for weights unless they are numbers, whose
         distance is their difference.
     groups : labels, shape (n,): items of one group (the answers to one question) belong together.
 
-    The interval is of a Bayesian bootstrap: each item (or group) gets a random weight, and two more
-    items are spread over all cells of the table of labels. For two labels and items on their own
-    that is Jeffreys' prior. It holds where a label is rare, and where the judges never differ; the
+    The interval is of a Bayesian bootstrap: each item (or group) gets a random weight, with a prior
+    of two items over all cells of the table of labels. For two labels and items on their own that
+    is Jeffreys' prior. Of groups, whose number may be small, it is made wider by Student's t for
+    their effective number. It holds where a label is rare, and where the judges never differ; the
     plain bootstrap held in 45 to 90 of 100 cases there (``benchmarks/sim_intervals.py``). Where
     both judges give everything the same one label, kappa and bounds are NaN: no disagreement is
     possible by chance.
@@ -52,13 +55,13 @@ def kappa(
     """
     check_known("weights", [weights or "quadratic"], ["quadratic"])
     same_length(a=a, b=b)
-    items = pd.DataFrame({"a": np.asarray(a, object), "b": np.asarray(b, object)})
+    items = pd.DataFrame({"a": np.asarray(a, object), "b": np.asarray(b, object)}).map(_label)
     pairs = items.dropna()
     missing = len(items) - len(pairs)
     if pairs.empty:
         return Interval.without_bounds(float("nan"), 0, missing)
     present = items.index.isin(pairs.index)
-    names = pd.factorize(pairs.stack(), sort=True)[1] if labels is None else list(labels)
+    names = _label_names(pairs) if labels is None else [as_id(label) for label in labels]
     index = group_index(groups, present.size, present)
     counts = _tables(pairs, names, index)
     cost = _costs(names, weights, ordered=labels is not None)
@@ -67,9 +70,40 @@ def kappa(
     interval = Interval.without_bounds(estimate, len(pairs), missing, clusters)
     if len(counts) < 2 or not resamples or np.isnan(estimate):
         return interval
-    tables = _weighted_tables(counts, resamples, seed)
-    low, high = np.quantile(_kappas(tables, cost), [TAIL, 1 - TAIL]).tolist()
+    drawn = _kappas(_weighted_tables(counts, resamples, seed), cost)
+    return _with_bounds(interval, drawn, are_groups=len(counts) < len(pairs))
+
+
+def _with_bounds(interval: Interval, drawn: np.ndarray, *, are_groups: bool) -> Interval:
+    """Return the interval with the 95% percentiles of the draws, wider where they are of groups."""
+    estimate = interval.estimate
+    if are_groups:
+        drawn = estimate + (drawn - estimate) * _few_groups(interval.effective)
+    low, high = np.quantile(drawn, [TAIL, 1 - TAIL]).clip(-1, 1).tolist()
     return replace(interval, low=min(low, estimate), high=max(high, estimate), method=BAYESIAN)
+
+
+def _label(value: Any) -> str | None:
+    """Return a label as text; None for a missing or blank one."""
+    if pd.isna(value) or not str(value).strip():
+        return None
+    return as_id(value)
+
+
+def _label_names(pairs: pd.DataFrame) -> list[str]:
+    """Return the labels that occur: numbers in their order, else by name."""
+    names = sorted({*pairs["a"], *pairs["b"]})
+    try:
+        return sorted(names, key=float)
+    except ValueError:
+        return names
+
+
+def _few_groups(effective: float) -> float:
+    """Return by how much few groups make an interval wider: t over z, and the variance of random
+    weights, which is that of one group more, over the unbiased one.
+    """
+    return t_over_z(effective) * float(np.sqrt((effective + 1) / (effective - 1)))
 
 
 def _costs(names: Sequence[Any], weights: str | None, *, ordered: bool) -> np.ndarray:
@@ -94,8 +128,8 @@ def _tables(pairs: pd.DataFrame, names: Sequence[Any], index: np.ndarray) -> np.
     strange = pairs[(places < 0).any(axis=1)]
     if len(strange):
         raise DataError(
-            f"labels {strange.iloc[0].tolist()} at position {strange.index[0]}",
-            f"each one of {', '.join(map(repr, names))}",
+            f"labels [{', '.join(strange.iloc[0])}] at position {strange.index[0]}",
+            f"each one of {', '.join(names)}",
         )
     cell = places["a"] * len(names) + places["b"]
     n_groups = index.max() + 1
@@ -108,13 +142,13 @@ def _weighted_tables(counts: np.ndarray, resamples: int, seed: Seed) -> np.ndarr
     """Return tables of labels under random weights of the groups: shape (resamples, cells).
 
     Weights are of an exponential distribution; those of the items of one cell sum to gamma's, so
-    without groups this is a draw from the posterior of Dirichlet, `_SPREAD` items its prior.
+    without groups this is a draw from the posterior of Dirichlet, `_PRIOR` items its prior.
     """
     n_groups, cells = counts.shape
     rng = np.random.default_rng(seed)
     weight = rng.standard_exponential((resamples, n_groups))
-    prior = rng.standard_gamma(_SPREAD / cells, (resamples, cells))
-    return weight @ counts + prior * counts.sum() / n_groups
+    prior = rng.standard_gamma(_PRIOR / cells, (resamples, cells))
+    return weight @ counts + prior
 
 
 def _kappas(tables: np.ndarray, cost: np.ndarray) -> np.ndarray:
@@ -172,27 +206,38 @@ def pairwise_agreement(better: Any, worse: Any, *, seed: Seed = 0) -> PairwiseAg
     )
 
 
-def preference_difference(score_1: Any, score_2: Any) -> np.ndarray:
+def preference_difference(
+    score_1: Any, score_2: Any, missing: Literal["median"] | None = None
+) -> np.ndarray:
     """Score differences (model 2 - model 1) of response pairs, mapped linearly to [-2, 2]: shape
     (n_pairs,).
 
         e_i = 4 * (d_i - min d) / (max d - min d) - 2
 
-    All NaN when the differences are equal.
+    All NaN when the differences are equal. A difference with a missing side stays NaN; "median"
+    gives it the median of the others, as RAGChecker's authors did for their baselines.
 
     Source: RAGChecker, section 4.2 (e_i; the linear map is fixed by the extremes over the pairs).
     """
+    check_known("missing", [missing or "median"], ["median"])
     first, second = as_paired(score_1=score_1, score_2=score_2)
     d = second - first
     present = d[~np.isnan(d)]
     if not present.size or np.ptp(present) == 0:
         return np.full(d.size, np.nan)
+    if missing:
+        d = np.where(np.isnan(d), np.median(present), d)
     in_unit_interval = (d - present.min()) / np.ptp(present)
     return 4 * in_unit_interval - 2
 
 
 def preference_correlation(
-    score_1: Any, score_2: Any, labels: Any, method: Method = "pearson", **options: Any
+    score_1: Any,
+    score_2: Any,
+    labels: Any,
+    method: Method = "pearson",
+    missing: Literal["median"] | None = None,
+    **options: Any,
 ) -> Interval:
     """Correlation of a metric's score differences with human preference between response pairs.
 
@@ -201,13 +246,15 @@ def preference_correlation(
     labels : preferences in -2..2, positive when response 2 is better, shape (n_pairs, n_annotators)
         or (n_pairs,). Each pair counts once per annotator (``n``: 560 for 280 pairs and two); a
         missing label is NaN.
-    method : "pearson" or "spearman" as published. options : for `correlation`, whose bootstrap
+    method : "pearson" or "spearman" as published.
+    missing : as in `preference_difference`.
+    options : for `correlation`, whose bootstrap
         resamples pairs with all their annotators.
 
     Source: RAGChecker, section 4.2, Tables 2 and 5. Paper values (overall, RAGChecker): 61.93 /
     60.90 (x100).
     """
-    e = preference_difference(score_1, score_2)
+    e = preference_difference(score_1, score_2, missing)
     h = np.asarray(labels, float)
     same_length(scores=e, labels=h)
     h = h.reshape(e.size, -1)

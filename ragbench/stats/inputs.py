@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ragbench.errors import DataError
+from ragbench.records import as_id
 
 Seed = int | np.random.Generator
 TAIL = (1 - 0.95) / 2  # below an interval, and above it
@@ -41,11 +42,12 @@ def as_list(values: Any, name: str, kind: type = str) -> list[Any]:
 
 
 def as_floats(values: Any, name: str = "values") -> np.ndarray:
-    """A 1-d float array; None becomes NaN, in pandas NA too. DataError for text, infinities or
-    another shape.
+    """A 1-d float array; None and "" become NaN, in pandas NA too. DataError for text, infinities
+    or another shape.
     """
     if pd.api.types.is_object_dtype(values):  # of a list it says no
-        values = np.where(pd.isna(values), np.nan, values)
+        cells = np.where(pd.isna(values), np.nan, values)
+        values = np.where(cells == "", np.nan, cells)
     try:
         array = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
@@ -96,6 +98,8 @@ def group_index(
     labels = pd.Series(list(groups), dtype=object)
     if len(labels) != n:
         raise DataError(f"{len(labels)} group labels for {n} points", "one group label per point")
+    if labels.map(type).nunique() > 1:  # 1 and "1" are one group, as ids are
+        labels = labels.map(as_id, na_action="ignore")
     index, names = pd.factorize(labels[present], sort=sort)
     lacking = np.flatnonzero(index < 0)
     if lacking.size:

@@ -1,4 +1,4 @@
-"""Intervals: exact for shares, t for few values or clusters, bootstrap for the rest, correlations
+"""Intervals: exact for shares, bootstrap for means of many values, t for differences; correlations
 among it.
 """
 
@@ -19,9 +19,11 @@ from ragbench.stats.inputs import TAIL, Seed, as_floats, as_paired, group_index
 # of points.
 _DRAWS = 2_000_000
 
-# values, or effective clusters, below which the bootstrap is too narrow (docs/metrics.md, few
-# clusters)
-_FEW = 30
+# effective number of deviations below which the bootstrap is too narrow (docs/metrics.md)
+_FEW = 20
+_PRIOR = 2  # values that are added to a spread
+_FEW_PAIRS = 30  # effective, below which the bootstrap of a correlation is too narrow
+_NEARLY_1 = 1 - 1e-12  # of which Fisher's z is finite
 _LENT = 1  # value of the rarer kind that is lent to a design effect
 MISSING = "–"  # what a printed table shows where there is no number
 EXACT = "exact binomial"
@@ -30,7 +32,12 @@ T = "Student's t"
 T_CLUSTERS = "jackknife over clusters with Student's t"
 BOOTSTRAP = "percentile bootstrap"
 BOOTSTRAP_CLUSTERS = "percentile bootstrap over clusters"
-_OVER_CLUSTERS = {EXACT: EXACT_CLUSTERS, T: T_CLUSTERS, BOOTSTRAP: BOOTSTRAP_CLUSTERS}
+_OVER_CLUSTERS = {
+    EXACT: EXACT_CLUSTERS,
+    EXACT_CLUSTERS: EXACT_CLUSTERS,
+    T: T_CLUSTERS,
+    BOOTSTRAP: BOOTSTRAP_CLUSTERS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +49,8 @@ class Interval:
     asked for). ``clusters`` is the number of groups that belong together, 0 where each value is on
     its own; ``effective`` the number of clusters of equal size that would tell as much, (sum of
     sizes)^2 / sum of squared sizes. ``method`` names the interval, such as "exact binomial"; empty
-    where there is none.
+    where there is none. ``p`` is the two-sided p-value of no difference, by the same Student's t as
+    the interval of a difference: below 0.05 exactly where it excludes 0. NaN for other intervals.
     """
 
     estimate: float
@@ -53,6 +61,7 @@ class Interval:
     clusters: int = 0
     effective: float = float("nan")
     method: str = ""
+    p: float = float("nan")
 
     def __str__(self) -> str:
         counts = f"n = {self.n}"
@@ -84,44 +93,21 @@ class Interval:
         """
         return {name: self.estimate, f"{name}_low": self.low, f"{name}_high": self.high}
 
-    def p_of_no_difference(self) -> float:
-        """Two-sided p-value of a difference of 0, from its symmetric t interval over clusters.
-
-        The half-width of the interval divided by t is the standard error. The p-value is below 0.05
-        exactly where the interval excludes 0.
-
-        It is for a difference by `ppi_difference`, or by `ppi_shares` with clusters and ``of``:
-        clusters minus 1 degrees of freedom. `bootstrap_ci` has other degrees of freedom.
-
-        Returns
-        -------
-        NaN where the bounds are NaN, or equal. DataError for an interval of another kind, and for
-        an asymmetric one (cut at 0 or 1).
-        """
-        half = (self.high - self.low) / 2
-        if not half > 0:
-            return float("nan")
-        middle = self.low + half
-        aside = abs(middle - self.estimate)
-        if self.method != T_CLUSTERS or aside > 1e-9 * half:
-            raise DataError(
-                f"an interval by {self.method!r}, {aside:.3g} off its estimate",
-                f"a symmetric one by {T_CLUSTERS!r}",
-                "take a difference with clusters, as of ppi_difference",
-            )
-        standard_error = half / _t_quantile(self.clusters)
-        t = abs(self.estimate) / standard_error
-        return float(2 * stdtr(self.clusters - 1, -t))
-
 
 def interval_text(estimate: float, low: float, high: float, spec: str = ".3f") -> str:
     """Write "0.512 [0.480, 0.544]": a dash without an estimate, no brackets without an interval."""
     if np.isnan(estimate):
         return MISSING
+    estimate, low, high = (_unsigned_zero(value, spec) for value in (estimate, low, high))
     text = format(estimate, spec)
     if np.isnan(low + high):
         return text
     return f"{text} [{low:{spec}}, {high:{spec}}]"
+
+
+def _unsigned_zero(value: float, spec: str) -> float:
+    """Return 0 for what would be written as -0.000."""
+    return value if np.isnan(value) or float(format(value, spec).rstrip("%")) else 0.0
 
 
 def with_interval(
@@ -135,17 +121,11 @@ def with_interval(
 
 
 def is_share(values: Any) -> bool:
-    """Tell whether values are yes or no: booleans, or 0 and 1, both of them and nothing else.
-
-    Zeros alone may be of a score from 0 to 3: they are not taken for a share.
-    """
-    if pd.api.types.is_bool_dtype(getattr(values, "dtype", None) or np.asarray(values)):
-        return True
-    numbers = as_floats(values)
-    return set(numbers[~np.isnan(numbers)]) == {0.0, 1.0}
+    """Tell by their type whether values are yes or no: booleans, with missing ones among them."""
+    return pd.api.types.infer_dtype(values, skipna=True) == "boolean"
 
 
-def bootstrap_ci(
+def mean_interval(
     values: Any,
     statistic: Callable[[np.ndarray], Any] = np.mean,
     *,
@@ -163,8 +143,7 @@ def bootstrap_ci(
     groups : labels, shape (n,): points of one group (the systems of one question) belong together.
         A value without a label is a group of its own, with a warning. None: each value is on its
         own.
-    share : whether 0 and 1 mean no and yes; None: where values are booleans, or 0 and 1 and both
-        occur.
+    share : whether 0 and 1 mean no and yes; None: where values are booleans.
     resamples : number of bootstrap resamples; 0 for none, with NaN bounds.
     seed : an int, or a numpy Generator.
 
@@ -174,10 +153,11 @@ def bootstrap_ci(
 
     - of a share: exact binomial (Clopper & Pearson 1934), with groups for their effective number
       (`share_bounds`).
-    - of another mean, with an effective number of values (or groups) below 30: a jackknife over
-      them, with t of one degree less than that number.
-    - else: percentile bootstrap (Efron & Tibshirani 1993). Of another statistic of few values it is
-      narrow.
+    - of another mean, where the effective number of deviations (see `paired_difference`) is 20 or
+      more: percentile bootstrap (Efron & Tibshirani 1993), as of every other statistic, of which it
+      is narrow where values are few.
+    - of a mean of fewer: where all values lie between 0 and 1, the exact binomial for as many
+      values as would have its variance, else Student's t as of a difference.
 
     Bounds are NaN with fewer than two values (or groups), and for equal values that are no share.
     Coverage: ``benchmarks/sim_intervals.py``.
@@ -187,25 +167,70 @@ def bootstrap_ci(
     values = as_floats(values)
     if share and not np.isin(values[~np.isnan(values)], (0, 1)).all():
         raise DataError("a share of values that are not all 0 or 1", "0 and 1", "leave share out")
-    fractions = not (values < 0).any() and not (values > 1).any()
-    return _interval(values, statistic, groups, resamples, seed, share=share, fractions=fractions)
+    return _interval(values, statistic, groups, resamples, seed, share=share)
 
 
-def paired_bootstrap_difference(
-    a: Any,
-    b: Any,
-    *,
-    groups: Any = None,
-    resamples: int = 2000,
-    seed: Seed = 0,
-) -> Interval:
-    """Mean of ``a - b`` over the same questions, as `bootstrap_ci`; a pair with a missing side is
-    left out.
+def paired_difference(a: Any, b: Any, *, groups: Any = None) -> Interval:
+    """Mean of ``a - b`` over the same questions, with interval and p-value by one Student's t.
 
-    The interval excludes zero when the systems differ at the level 0.05. Differences are no shares.
+        k = (sum of u^2)^2 / sum of u^4
+        standard error^2 = (1 + 2 / k) * (G - 1) / G * sum of u^2
+        p = P(|t| > |mean| / standard error)
+
+    u are the deviations of the mean without one group from the mean of these, G the groups (each
+    question is one without ``groups``); t has one degree of freedom less than their effective
+    number. k is the effective number of deviations, about 3 where 3 of 30 questions differ. So
+    2 / k adds two differences of the size that makes the spread, a win and a loss: few differences
+    do not tell their own spread. A pair with a missing side is left out and counted. Where both
+    scores lie between 0 and 1, bounds are cut at -1 and 1.
+
+    Where no question (or no group's mean) differs there is no interval, and p is 1.
+
+    Source: jackknife, Tukey (1958); the prior of two values as for `kappa`. Coverage and errors
+    beside those of the sign-flip test: ``benchmarks/sim_intervals.py``, docs/metrics.md.
+
+    >>> print(paired_difference([1, 1, 1, 0, 0, 0, 0, 0, 0, 0], [0] * 10))
+    0.300 [-0.102, 0.702] (n = 10)
     """
     a, b = as_paired(a=a, b=b)
-    return _interval(a - b, np.mean, groups, resamples, seed)
+    values, index, interval = _counted(a - b, groups, np.mean)
+    if np.bincount(index).size < 2:
+        return interval
+    half, p = _student_t(values, index)
+    if not half > 0:
+        return replace(interval, p=p)
+    low, high = interval.estimate - half, interval.estimate + half
+    if _are_fractions(a) and _are_fractions(b):
+        low = max(low, -1.0)
+        high = min(high, 1.0)
+    method = T
+    if interval.clusters not in (0, interval.n):
+        method = T_CLUSTERS
+    return replace(interval, low=low, high=high, method=method, p=p)
+
+
+def _are_fractions(values: np.ndarray) -> bool:
+    return not (values < 0).any() and not (values > 1).any()
+
+
+def _counted(
+    values: np.ndarray, groups: Any, statistic: Callable[[np.ndarray], Any]
+) -> tuple[np.ndarray, np.ndarray, Interval]:
+    """Return the values that are there, the group of each, and an interval without bounds."""
+    present = ~np.isnan(values)
+    kept = values[present]
+    index = group_index(groups, values.size, present)
+    # Resamples are drawn in an order of the values, so that the order of rows does not count.
+    sums = np.bincount(index, kept) if kept.size else kept
+    order = np.lexsort((kept, sums[index]))
+    kept = kept[order]
+    index = pd.factorize(index[order])[0]
+    estimate = float("nan")
+    if kept.size:
+        estimate = float(statistic(kept))
+    clusters = None if groups is None else index
+    missing = values.size - kept.size
+    return kept, index, Interval.without_bounds(estimate, kept.size, missing, clusters)
 
 
 def _interval(
@@ -215,20 +240,10 @@ def _interval(
     resamples: int,
     seed: Seed,
     *,
-    share: bool = False,
-    fractions: bool = False,
+    share: bool,
 ) -> Interval:
-    """Count what is there, and choose the interval; that of ``fractions`` by Student's t is cut at
-    0 and 1.
-    """
-    present = ~np.isnan(values)
-    kept = values[present]
-    index = group_index(groups, values.size, present)
-    estimate = float("nan")
-    if kept.size:
-        estimate = float(statistic(kept))
-    clusters = None if groups is None else index
-    interval = Interval.without_bounds(estimate, kept.size, values.size - kept.size, clusters)
+    """Count what is there, and choose the interval."""
+    kept, index, interval = _counted(values, groups, statistic)
     if not resamples or np.bincount(index).size < 2:
         return interval
     of_mean = statistic is np.mean
@@ -241,9 +256,6 @@ def _interval(
         method = BOOTSTRAP
     if np.isnan(low):
         return interval
-    if method == T and fractions:
-        low = max(low, 0.0)
-        high = min(high, 1.0)
     if interval.clusters not in (0, interval.n):
         method = _OVER_CLUSTERS[method]
     return replace(interval, low=low, high=high, method=method)
@@ -254,10 +266,18 @@ def _mean_bounds(
 ) -> tuple[float, float, str]:
     if share:
         return *_exact_bounds(values, index), EXACT
-    if _effective_number(np.bincount(index)) < _FEW:
-        return *_t_bounds(values, index), T
-    means = _resampled_means(values, index, resamples, seed)
-    return *_percentiles(means), BOOTSTRAP
+    variance, k = _jackknife_variance(values, index)
+    if k >= _FEW:
+        means = _resampled_means(values, index, resamples, seed)
+        return *_percentiles(means), BOOTSTRAP
+    mean = float(values.mean())
+    if not variance > 0:
+        return float("nan"), float("nan"), ""
+    if _are_fractions(values):
+        clusters = _effective_number(np.bincount(index))
+        return *_binomial_bounds(mean, mean * (1 - mean) / variance, clusters), EXACT_CLUSTERS
+    half, _ = _student_t(values, index)
+    return mean - half, mean + half, T
 
 
 def _exact_bounds(values: np.ndarray, index: np.ndarray) -> tuple[float, float]:
@@ -269,32 +289,47 @@ def _exact_bounds(values: np.ndarray, index: np.ndarray) -> tuple[float, float]:
     return share_bounds(
         values.mean(),
         n,
-        variance=_jackknife_variance(values, index),
+        variance=_jackknife_variance(values, index)[0],
         rarer=min(ones, n - ones),
         sizes=sizes,
         clusters=_effective_number(sizes),
     )
 
 
-def _t_bounds(values: np.ndarray, index: np.ndarray) -> tuple[float, float]:
-    """Mean -+ t * standard error, with t of one degree less than the effective number of groups."""
-    standard_error = np.sqrt(_jackknife_variance(values, index))
-    half = _t_quantile(_effective_number(np.bincount(index))) * standard_error
+def _student_t(values: np.ndarray, index: np.ndarray) -> tuple[float, float]:
+    """Return half the interval of a mean and the p-value of a mean of 0: see `paired_difference`.
+
+    Where all values are equal, two more of their size, a win and a loss, are the whole spread.
+    """
+    variance, k = _jackknife_variance(values, index)
     mean = values.mean()
-    return float(mean - half), float(mean + half)
+    sizes = np.bincount(index)
+    if k > 0:
+        variance *= 1 + _PRIOR / k
+    else:
+        variance = _PRIOR * mean**2 / (sizes.size * (sizes.size - 1))
+    clusters = _effective_number(sizes)
+    half = float(_t_quantile(clusters) * np.sqrt(variance))
+    return half, t_p_value(mean, half, clusters)
 
 
-def _jackknife_variance(values: np.ndarray, index: np.ndarray) -> float:
-    """Return the variance of a mean, by leaving out one group at a time.
+def _jackknife_variance(values: np.ndarray, index: np.ndarray) -> tuple[float, float]:
+    """Return the variance of a mean, by leaving out one group at a time, and the effective number
+    of deviations.
 
-    (G - 1) / G * sum over groups of (mean without it - mean of these means)^2
+        u = mean without a group - mean of these means
+        variance = (G - 1) / G * sum of u^2
+        number = (sum of u^2)^2 / sum of u^4, 0 where all are equal
     """
     sizes = np.bincount(index)
     sums = np.bincount(index, values)
     G = sizes.size
     without = (values.sum() - sums) / (values.size - sizes)
-    squares = (without - without.mean()) ** 2
-    return float((G - 1) / G * squares.sum())
+    u = without - without.mean()
+    if np.abs(u).max() <= 1e-12 * np.abs(values).max():
+        return 0.0, 0.0
+    squares = u**2
+    return float((G - 1) / G * squares.sum()), float(squares.sum() ** 2 / (squares**2).sum())
 
 
 # Resampling
@@ -303,7 +338,14 @@ def _jackknife_variance(values: np.ndarray, index: np.ndarray) -> float:
 def _resampled_bounds(
     statistic: Callable[[np.ndarray], float], index: np.ndarray, resamples: int, seed: Seed
 ) -> tuple[float, float]:
-    """Return the 95% percentiles of a statistic over resamples of whole groups.
+    """Return the 95% percentiles of a statistic over resamples of whole groups."""
+    return _percentiles(_resampled(statistic, index, resamples, seed))
+
+
+def _resampled(
+    statistic: Callable[[np.ndarray], float], index: np.ndarray, resamples: int, seed: Seed
+) -> np.ndarray:
+    """Return a statistic of resamples of whole groups.
 
     ``statistic`` takes the places of a resample's points; ``index`` is the group of each point.
     """
@@ -312,7 +354,7 @@ def _resampled_bounds(
     draws: list[float] = []
     for counts in _group_counts(n_groups, resamples, seed):
         draws += [statistic(np.repeat(places, times[index])) for times in counts]
-    return _percentiles(np.array(draws, float))
+    return np.array(draws, float)
 
 
 def _resampled_means(
@@ -397,8 +439,12 @@ def share_bounds(
     if 0 < p < 1 and not np.isnan(variance):
         measured = variance / (p * (1 - p) / n)
         design_effect = (rarer * measured + _LENT * design_effect) / (rarer + _LENT)
-    z = -ndtri(TAIL)
-    n_star = n / design_effect * (z / _t_quantile(clusters)) ** 2
+    return _binomial_bounds(p, n / design_effect, clusters)
+
+
+def _binomial_bounds(p: float, n: float, clusters: float) -> tuple[float, float]:
+    """Return the exact binomial bounds of a share of n values, fewer where clusters are few."""
+    n_star = n / t_over_z(clusters) ** 2
     return _clopper_pearson(n_star * p, n_star)
 
 
@@ -424,6 +470,19 @@ def _effective_number(sizes: np.ndarray) -> float:
 def _t_quantile(clusters: float) -> float:
     """Return Student's t for an interval over so many clusters, of one degree of freedom less."""
     return float(-stdtrit(clusters - 1, TAIL))
+
+
+def t_over_z(clusters: float) -> float:
+    """Return by how much t for so many clusters is above the normal quantile."""
+    return float(_t_quantile(clusters) / -ndtri(TAIL))
+
+
+def t_p_value(estimate: float, half: float, clusters: float) -> float:
+    """Two-sided p-value of no difference, of an interval by Student's t with half this width."""
+    if half == 0 == estimate:
+        return 1.0
+    t = abs(estimate) / half * _t_quantile(clusters)
+    return float(2 * stdtr(clusters - 1, -t))
 
 
 def binomial_ci(successes: float, n: int) -> Interval:
@@ -461,6 +520,9 @@ def correlation(
 ) -> Interval:
     """Correlation of two variables with a percentile bootstrap interval, all in [-1, 1].
 
+    With an effective number of pairs (or groups) below 30 the percentiles are those of Fisher's z,
+    made wider by Student's t: ties and few groups make the plain bootstrap too narrow.
+
     Parameters
     ----------
     x, y : numbers, shape (n,); a pair with a missing side is left out and counted.
@@ -485,8 +547,21 @@ def correlation(
     interval = Interval.without_bounds(compute(x, y), x.size, present.size - x.size, clusters)
     if np.isnan(interval.estimate):
         return interval
-    low, high = _resampled_bounds(lambda i: compute(x[i], y[i]), index, resamples, seed)
+    drawn = _resampled(lambda i: compute(x[i], y[i]), index, resamples, seed)
+    effective = _effective_number(np.bincount(index))
+    if 1 < effective < _FEW_PAIRS:
+        drawn = _wider(drawn, interval.estimate, effective)
+    low, high = _percentiles(drawn)
     return replace(interval, low=low, high=high)
+
+
+def _wider(drawn: np.ndarray, estimate: float, effective: float) -> np.ndarray:
+    """Spread resampled correlations wider, in Fisher's z: by t over z, and by the unbiased
+    variance of so many.
+    """
+    z = np.arctanh(np.clip([estimate, *drawn], -_NEARLY_1, _NEARLY_1))
+    wider = t_over_z(effective) * np.sqrt(effective / (effective - 1))
+    return np.tanh(z[0] + (z[1:] - z[0]) * wider)
 
 
 def _pearson(x: np.ndarray, y: np.ndarray) -> float:

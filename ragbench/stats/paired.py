@@ -57,8 +57,8 @@ def paired_permutation_test(
     The p-value of a sample of patterns is (hits + 1) / (resamples + 1), never 0; NaN without pairs.
 
     The test supposes that differences are as likely to be d as -d. Where they are skewed (one
-    system seldom, but then much better), it errs more often (docs/metrics.md). Dividing by the
-    standard deviation would change nothing: the sum of squares is the same for every pattern.
+    system seldom, but then much better), it errs in up to 35 of 100 cases (docs/metrics.md);
+    `paired_difference`, which the tables of comparisons have, holds there from 30 questions on.
 
     Source: Fisher's randomisation test; Smucker et al. (2007) for retrieval; Phipson & Smyth (2010)
     for the + 1.
@@ -183,7 +183,7 @@ def power_analysis(
     difference : the smallest difference that matters to you; must be given. The difference that a
         small run happened to show is no plan: with pilots of 30 questions, a quarter to nearly half
         of the runs so planned have a power below 0.6 for 0.8.
-    cluster : labels, shape (n,), of questions that stand or fall together (a document, a topic).
+    cluster : labels, shape (n,), of questions that belong together (a document, a topic).
         The means of clusters are then what varies, and clusters are counted.
     power : chance of finding it. alpha : level of the test; divide it by the number of comparisons.
 

@@ -18,14 +18,71 @@ import numpy as np
 from scipy.special import betaincinv, ndtri, stdtrit
 
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.stats.inputs import TAIL, as_floats, as_paired, group_index, same_length
-from ragbench.stats.intervals import EXACT_CLUSTERS, T_CLUSTERS, Interval, T, share_bounds
+from ragbench.stats.inputs import TAIL, Seed, as_floats, as_paired, group_index, same_length
+from ragbench.stats.intervals import (
+    EXACT_CLUSTERS,
+    T_CLUSTERS,
+    Interval,
+    T,
+    mean_interval,
+    share_bounds,
+    t_p_value,
+)
 
 Weight = float | Literal["tuned"]
 NORMAL = "normal"
 JEFFREYS = "Jeffreys' of the strata, joined"
 _Bounds = tuple[np.ndarray, np.ndarray, str]  # low and high by category, and the method
 _LENT_LABELS = 3  # of the rarer kind, for which the judge gains nothing
+
+
+def rogan_gladen(labels: Any, judged: Any, *, groups: Any = None, seed: Seed = 0) -> Interval:
+    """Share of a judge's yes, corrected by the errors that labels of some items show.
+
+        share = (judged + specificity - 1) / (sensitivity + specificity - 1)
+
+    Parameters
+    ----------
+    labels : 0 or 1, shape (n,); NaN for an item that nobody labelled.
+    judged : 0 or 1 of every item, shape (n,).
+    groups : labels, shape (n,): items of one group belong together.
+
+    Returns
+    -------
+    Interval with the bounds of a percentile bootstrap, cut at 0 and 1. NaN, and the reason as its
+    ``method``, where the labels do not show that the judge tells a yes from a no: the interval of
+    Youden's J, sensitivity + specificity - 1, reaches 0.
+
+    Source: Rogan & Gladen (1978).
+    """
+    labels, judged = as_paired(labels=labels, judged=judged)
+    is_labelled = ~np.isnan(labels)
+    places = np.arange(labels.size)
+
+    def errors(drawn: np.ndarray) -> tuple[float, float]:
+        drawn = drawn.astype(int)
+        drawn = drawn[is_labelled[drawn]]
+        with np.errstate(invalid="ignore"):
+            is_right = labels[drawn] == 1
+            false_alarms = np.divide(judged[drawn[~is_right]].sum(), (~is_right).sum())
+            sensitivity = np.divide(judged[drawn[is_right]].sum(), is_right.sum())
+        return false_alarms, sensitivity - false_alarms
+
+    def share(drawn: np.ndarray) -> float:
+        false_alarms, informed = errors(drawn)
+        if informed == 0:
+            return float("nan")
+        return (judged[drawn.astype(int)].mean() - false_alarms) / informed
+
+    settings = {"groups": groups, "share": False, "seed": seed}
+    informed = mean_interval(places, lambda drawn: errors(drawn)[1], **settings)
+    interval = mean_interval(places, share, **settings)
+    if not informed.low > 0:
+        reason = f"refused: Youden's J is {informed.text('.2f')}"
+        nan = float("nan")
+        return replace(interval, estimate=nan, low=nan, high=nan, method=reason)
+    estimate, low, high = np.clip([interval.estimate, interval.low, interval.high], 0, 1)
+    return replace(interval, estimate=float(estimate), low=float(low), high=float(high))
 
 
 def ppi_mean(
@@ -71,7 +128,7 @@ def ppi_mean(
         raise DataError(
             f"{n} items with human and judge values, {N} with the judge's alone",
             "at least one of each",
-            "with human labels only use bootstrap_ci",
+            "with human labels only use mean_interval",
         )
     f = np.concatenate([judged, rest])
     if _is_tuned(weight):
@@ -229,7 +286,7 @@ def ppi_shares(
         drawn of a stratum.
     of : what each item adds to N, of a difference: then labels and predictions may have signs.
         Default 1, of a share.
-    clusters : items that stand or fall together. Without: the interval is for *these* items, whose
+    clusters : items that belong together. Without: the interval is for *these* items, whose
         labels were sampled. With: for items *like* these, by a jackknife that leaves out one
         cluster at a time.
     weight : w, one for all categories; "tuned" takes that of least summed variance in [0, 1], 0
@@ -277,6 +334,9 @@ def _intervals(
         interval = Interval.without_bounds(estimate, n, len(sample.y) - n, cluster)
         if not np.isnan(below):
             interval = replace(interval, low=below, high=above, method=method)
+        if method == T_CLUSTERS and above > below:
+            half = (above - below) / 2
+            interval = replace(interval, p=t_p_value(estimate, half, interval.clusters))
         intervals.append(interval)
     return intervals
 

@@ -5,28 +5,21 @@ in pairs.
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ragbench.data.relevance import linked_questions
 from ragbench.data.tables import read_mapping
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.records import GRADES
+from ragbench.records import GRADES, as_id
+from ragbench.stats.clusters import KNOWN, find_clusters
 from ragbench.stats.inputs import Seed, as_floats, as_paired, group_index, several
-from ragbench.stats.intervals import Interval, bootstrap_ci, is_share, paired_bootstrap_difference
-from ragbench.stats.paired import holm, paired_permutation_test, power_analysis
+from ragbench.stats.intervals import Interval, is_share, mean_interval, paired_difference
+from ragbench.stats.paired import holm, power_analysis
 
-QUESTIONS = "questions"  # the default groups of `means`
-KNOWN = "known"  # the default cluster of `compare`
-# columns that say which questions stand or fall together
-KNOWN_CLUSTERS = ("cluster", "topic", "document")
-# Numbers that are yes or no, also where all values of a table are the same.
-YES_OR_NO = re.compile(r"fully.right|contained|exact_match|grade \d+")
 # fields of an interval and their columns in a table of means
 _INTERVAL = {
     "estimate": "mean",
@@ -47,7 +40,11 @@ _COMPARED = (
     "high",
     "p",
     "p_holm",
+    "smallest p",
     "n",
+    "wins",
+    "ties",
+    "losses",
     "missing",
     "detectable",
     "needed",
@@ -113,23 +110,25 @@ def means(
     by: str | Sequence[str],
     measures: str | Sequence[str],
     *,
-    groups: str | None = QUESTIONS,
+    groups: str | None = KNOWN,
     resamples: int = 2000,
     seed: Seed = 0,
 ) -> pd.DataFrame:
-    """Average measures (a column, or several) over questions, with 95% intervals.
+    """Average measures (a column, or several) over questions, with 95% intervals: those of a share
+    for a column of booleans, which answers yes or no.
 
     Parameters
     ----------
     by : columns that make the groups, in the order of first appearance; none averages all rows.
-    groups : a column; rows that share its value (the questions about one document) are resampled
-        together. Default: the rows of one question, by question_id, or by its text where there is
-        no such column. None: each row alone.
+    groups : which rows belong together, and are resampled as one cluster: see
+        `ragbench.stats.find_clusters`. Default: what the columns say, else the rows of one
+        question. None: each row alone.
 
     Returned are the columns of ``by``, metric (left out for a single one), mean, low, high, n
-    (scored), unscored. With a column of groups, or where a question has several rows, also clusters
-    (the number of groups, or of questions) and effective (see `Interval`). ``attrs["intervals"]``
-    names the kinds of interval.
+    (scored), unscored. Where groups share questions and one lacks some of them, missed counts
+    those. With clusters, or where a question has several rows, also clusters (their
+    number) and effective (see `Interval`). ``attrs["clusters"]`` says which rule gave them,
+    ``attrs["intervals"]`` the kinds of interval.
 
     Raises ConfigError for grades, which are categories: average "fully_right".
     """
@@ -137,22 +136,23 @@ def means(
     columns = several(measures)
     rows = _with_measures(rows.reset_index(drop=True), columns)
     check_known("column", [*by, *columns], rows.columns)
-    shares = {}
-    for name in columns:
-        shares[name] = bool(YES_OR_NO.fullmatch(str(name))) or is_share(rows[name])
-    cluster = _together(rows, groups)
+    shares = {name: is_share(rows[name]) for name in columns}
+    clusters = find_clusters(rows, groups, by)
     labels = None
     intervals: dict[tuple, Interval] = {}
     for key, part in _parts(rows, by):
-        if cluster is not None:
-            labels = cluster[part.index]
+        if clusters.labels is not None:
+            labels = clusters.labels[part.index]
         for name in columns:
-            intervals[*key, name] = bootstrap_ci(
+            intervals[*key, name] = mean_interval(
                 part[name], groups=labels, share=shares[name], resamples=resamples, seed=seed
             )
-    table = _interval_table(intervals, [*by, "metric"])
+    table = clusters.annotate(_interval_table(intervals, [*by, "metric"]))
+    missed = _missed(rows, by)
+    if any(missed):
+        table["missed"] = np.repeat(missed, len(columns))
     is_once = table["clusters"].eq(0) | table["clusters"].eq(table["n"])
-    if groups in (QUESTIONS, None) and is_once.all():  # each question
+    if not clusters.column and is_once.all():  # each question
         table = table.drop(columns=["clusters", "effective"])
     if isinstance(measures, str):
         table = table.drop(columns="metric")
@@ -175,6 +175,20 @@ def _parts(rows: pd.DataFrame, by: list[str]) -> Iterable[tuple[tuple, pd.DataFr
     return rows.groupby(by, sort=False, dropna=False)
 
 
+def _missed(rows: pd.DataFrame, by: list[str]) -> list[int]:
+    """Count by group what questions it lacks of those groups that share a question with it."""
+    if "question_id" not in rows or not by:
+        return []
+    names = [name for name in ("data", "question_id") if name in rows]
+    keys = pd.Series(list(rows[names].itertuples(index=False, name=None)), rows.index)
+    asked = [set(keys[part.index]) for _, part in _parts(rows, by)]
+    missed = []
+    for own in asked:
+        shared = set().union(*(other for other in asked if own & other))
+        missed.append(len(shared - own))
+    return missed
+
+
 def _with_measures(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
     """Refuse to average grades; add fully_right to rows with grades."""
     if "grade" in measures:
@@ -184,29 +198,8 @@ def _with_measures(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
             "take 'fully_right', the share of grade 5, which rows with a grade have",
         )
     if "fully_right" in measures and "fully_right" not in rows and "grade" in rows:
-        return rows.assign(fully_right=fully_right(rows))
+        return rows.assign(fully_right=pd.array(fully_right(rows), dtype="boolean"))
     return rows
-
-
-def _together(rows: pd.DataFrame, groups: str | None) -> pd.Series | None:
-    """Return what rows belong together by: a column, or their question; None: each row alone.
-
-    A question is named by data set and question_id, or by its text; None without either.
-    """
-    if groups is None:
-        return None
-    if groups != QUESTIONS:
-        check_known("column", [groups], rows.columns)
-        return rows[groups]
-    if "question_id" in rows:
-        columns = ["question_id"]
-    elif "question" in rows:
-        columns = ["question"]
-    else:
-        return None
-    if "data" in rows:
-        columns = ["data", *columns]
-    return rows.groupby(columns, sort=False).ngroup().replace(-1, np.nan)
 
 
 def compare(
@@ -228,9 +221,12 @@ def compare(
     system : the column that names the system, or several, whose values are joined: "small, BM25".
     by : columns; systems are compared within each group of rows that share their values.
     pairs : (a, b) to compare; None: every pair, in the order of first appearance.
-    cluster : which questions stand or fall together, and are resampled and flipped together: see
-        `known_clusters`.
+    cluster : which questions belong together, and count as one cluster: see
+        `ragbench.stats.find_clusters`. None: each question is on its own, which is right where the
+        rows' documents are all that there will ever be.
     options : for `compare_pairs`.
+
+    ``attrs["clusters"]`` of the table says which rule gave the clusters.
 
     Raises DataError when a system has several rows for a question, ConfigError for grades, which
     are categories.
@@ -243,8 +239,11 @@ def compare(
         )
     by = several(by)
     names = several(system)
-    rows = _with_measures(rows, [measure])
+    rows = _with_measures(_with_ids(rows), [measure])
     check_known("column", [*by, *names, measure, "question_id"], rows.columns)
+    # a column that tells systems apart does not tell questions apart
+    told_apart = rows.drop(columns=[name for name in names if name != cluster])
+    clusters = find_clusters(told_apart, cluster, by)
     system = ", ".join(names)
     if len(names) > 1:
         joined = rows[names].astype(str).agg(", ".join, axis=1)
@@ -253,12 +252,13 @@ def compare(
     scores = {}
     groups = {}
     for key, part in _parts(rows, by):
-        clusters = known_clusters(part, cluster)
+        labels = clusters.of_questions(part)
         for (a, b, _), sides in _paired_scores(part, system, [measure], pairs).items():
             scores[*key, a, b] = sides
-            if clusters is not None:
-                groups[*key, a, b] = clusters.reindex(sides[0].index)
-    return compare_pairs(scores, [*by, "a", "b"], groups=groups or None, **options)
+            if labels is not None:
+                groups[*key, a, b] = labels.reindex(sides[0].index)
+    table = compare_pairs(scores, [*by, "a", "b"], groups=groups or None, **options)
+    return clusters.annotate(table)
 
 
 def compare_scores(
@@ -277,10 +277,8 @@ def compare_scores(
     columns : numbers to compare; None: all of a table that `ragbench.score` returned. Choose few,
         and before you look.
     pairs : two names of systems each; None: every two.
-    cluster : which questions stand or fall together, and are resampled and flipped together.
-        Default: what the columns of the table say (see `known_clusters`); or a column such as
-        topic; None: each question is on its own.
-    options : for `compare_pairs`: ``difference``, ``resamples``, ``seed``.
+    cluster : which questions belong together, as for `compare`.
+    options : for `compare_pairs`: ``difference``.
 
     Returns
     -------
@@ -291,6 +289,7 @@ def compare_scores(
     twice, or when there is nothing to compare.
     """
     _check_systems(table, pairs)
+    table = _with_ids(table)
     measures = several(columns or table.attrs.get("numbers", ()))
     if not measures:
         raise ConfigError(
@@ -311,10 +310,20 @@ def compare_scores(
             "have two systems answer one question; the columns 'reason' and 'error' say why a "
             "number is missing",
         )
-    clusters = known_clusters(table, cluster)
-    if clusters is not None:
-        options["groups"] = dict.fromkeys(scores, clusters[questions])
-    return compare_pairs(scores, ("a", "b", "measure"), **options)
+    clusters = find_clusters(table, cluster)
+    labels = clusters.of_questions(table)
+    if labels is not None:
+        options["groups"] = dict.fromkeys(scores, labels[questions])
+    return clusters.annotate(compare_pairs(scores, ("a", "b", "measure"), **options))
+
+
+def _with_ids(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows numbered from 0 on, with ids of questions as text: 1 and "1" are one question."""
+    rows = rows.reset_index(drop=True)
+    if "question_id" in rows:
+        ids = rows["question_id"].map(as_id, na_action="ignore")
+        rows = rows.assign(question_id=ids)
+    return rows
 
 
 def _check_systems(table: pd.DataFrame, pairs: Sequence[tuple[str, str]] | None) -> None:
@@ -361,86 +370,37 @@ def _paired_scores(
     return scores
 
 
-def known_clusters(rows: pd.DataFrame, cluster: str | None = KNOWN) -> pd.Series | None:
-    """Return the cluster of each question, by question_id; None where each question is on its own.
-
-    Parameters
-    ----------
-    cluster : a column with one value a question. "known": the first of the columns `KNOWN_CLUSTERS`
-        that has several values, each for several questions; else the questions that share a
-        relevant document (the column ``relevant``). None: each question is on its own, which is
-        right where the rows' documents are all that there will ever be.
-
-    A question without a value is a cluster of its own, with a warning where it is used. DataError
-    for a question with two values.
-    """
-    if cluster is None:
-        return None
-    questions = rows.groupby("question_id", sort=False)
-    if cluster != KNOWN:
-        check_known("column", [cluster], rows.columns)
-        values = questions[cluster].nunique()
-        if (values > 1).any():
-            question = values.index[values > 1][0]
-            count = values[question]
-            raise DataError(
-                f"question {str(question)!r} has {count} values in the column {cluster!r}",
-                "one value for all rows of a question",
-                "name a column such as topic, or add one",
-            )
-        return questions[cluster].first()
-    for clusters in _candidates(questions):
-        if 1 < clusters.nunique() < clusters.count():
-            return clusters
-    return None
-
-
-def _candidates(questions: Any) -> Iterator[pd.Series]:
-    """Yield the cluster of each question by the columns that may say it, the best first."""
-    columns = questions.obj.columns
-    for name in KNOWN_CLUSTERS:
-        if name in columns and questions[name].nunique().max() == 1:
-            yield questions[name].first()
-    if "relevant" in columns:
-        documents = {}
-        for question, names in questions["relevant"].first().items():
-            documents[question] = names if isinstance(names, list | dict) else []
-        yield pd.Series(linked_questions(documents))
-
-
 def compare_pairs(
     scores: Mapping[tuple, tuple[Any, Any]],
     names: Sequence[str],
     *,
     groups: Mapping[tuple, Any] | None = None,
     difference: float | None = None,
-    resamples: int = 2000,
-    seed: Seed = 0,
 ) -> pd.DataFrame:
-    """Compare pairs of scores: interval, paired permutation test, Holm's correction over the table,
-    power.
+    """Compare pairs of scores: interval and p-value of `paired_difference`, Holm's correction over
+    the table, power.
 
     Parameters
     ----------
     scores : two arrays over the same questions by key, NaN where a score is missing.
     names : columns for the parts of the keys.
-    groups : by key, a label per question: questions of one label are resampled and their signs
-        flipped together.
+    groups : by key, a label per question: questions of one label count as one cluster.
     difference : the smallest difference that matters to you, for ``needed``.
-    resamples : of the bootstrap. seed : of the bootstrap and the test.
 
     Returns
     -------
     DataFrame, one row per key: ``names``, mean a, mean b (over questions with both scores),
-    difference (a - b), low, high (95%), p, p_holm (for all rows together), n, missing (questions
-    without a score of either), detectable (the smallest difference that as many questions find with
-    a chance of 0.8, tested at 0.05 over the number of rows), needed (questions that find
-    ``difference`` so; NaN without one). With ``groups`` needed counts clusters, and the table ends
-    with clusters (their number) and effective (see `Interval`).
+    difference (a - b), low, high (95%), p, p_holm (for all rows together), smallest p (what p would
+    be if one side won all questions that differ by the same margin), n, wins, ties, losses
+    (questions in which a is above, equal to, below b), missing (questions without a score of
+    either), detectable (the smallest difference that as many questions find with a chance of 0.8,
+    tested at 0.05 over the number of rows), needed (questions that find ``difference`` so; NaN
+    without one). With ``groups`` needed counts clusters, and the table ends with clusters (their
+    number) and effective (see `Interval`).
     """
     pairs = {key: as_paired(a=a, b=b) for key, (a, b) in scores.items()}
     tests = sum(not np.isnan(a - b).all() for a, b in pairs.values())
-    options = {"alpha": 0.05 / max(tests, 1), "resamples": resamples, "seed": seed}
+    alpha = 0.05 / max(tests, 1)
     columns = [*names, *_COMPARED]
     if groups:
         columns += ["clusters", "effective"]
@@ -448,7 +408,7 @@ def compare_pairs(
     methods = set()
     for key, (a, b) in pairs.items():
         labels = (groups or {}).get(key)
-        compared = _compared(a, b, labels, difference, **options)
+        compared = _compared(a, b, labels, difference, alpha=alpha)
         methods.add(compared.pop("method"))
         rows.append(compared | dict(zip(names, key, strict=True)))
     table = pd.DataFrame(rows, columns=columns)
@@ -464,22 +424,24 @@ def _compared(
     difference: float | None,
     *,
     alpha: float,
-    resamples: int,
-    seed: Seed,
 ) -> dict[str, Any]:
     """Compare one pair: the columns `_COMPARED` and ``method``, that of the interval."""
     if labels is not None:  # numbered once, with one warning of those that have none
         labels = group_index(labels, a.size, sort=True)
-    interval = paired_bootstrap_difference(a, b, groups=labels, resamples=resamples, seed=seed)
-    test = paired_permutation_test(a, b, cluster=labels, seed=seed)
+    interval = paired_difference(a, b, groups=labels)
     plan = power_analysis(a, b, difference=difference or 0.0, cluster=labels, alpha=alpha)
     both = pd.DataFrame({"mean a": a, "mean b": b}).dropna()
+    apart = np.sign((a - b).round(12))
+    same_margin = paired_difference(np.abs(apart), np.zeros(apart.size), groups=labels)
     return {
         **both.mean(),
         **asdict(interval),
         "difference": interval.estimate,
+        "smallest p": same_margin.p,
         "missing": interval.n_missing,
-        "p": test.p_value,
+        "wins": int((apart > 0).sum()),
+        "ties": int((apart == 0).sum()),
+        "losses": int((apart < 0).sum()),
         "detectable": plan.detectable,
         "needed": plan.needed if difference is not None else np.nan,
     }

@@ -52,9 +52,13 @@ def lcs_length(a: Sequence[Any], b: Sequence[Any]) -> int:
     return _lcs_lengths(a, b, [len(b)])[0]
 
 
-def _code_points(text: str) -> np.ndarray:
-    # surrogatepass: a lone surrogate is a character like any other here; it must not stop the run.
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+def _joined(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the code points of all texts, one after the other, and where each text begins; the
+    last number is the length of all.
+    """
+    joined = "".join(texts)
+    codes = np.array([joined]).view(np.uint32)[: len(joined)]
+    return codes, np.cumsum([0, *map(len, texts)], dtype=np.int64)
 
 
 @compiled(inline="always")
@@ -133,10 +137,10 @@ def _substring(part, text, cuts, head, chain, head1, chain1, out):
 
 
 @compiled()
-def _substrings(parts, offsets, text, cuts, out):
-    longest = 1
-    for i in range(offsets.size - 1):
-        longest = max(longest, offsets[i + 1] - offsets[i])
+def _substrings(parts, part_starts, texts, text_starts, first_part, cuts, out):
+    longest = np.int64(1)
+    for i in range(part_starts.size - 1):
+        longest = max(longest, part_starts[i + 1] - part_starts[i])
     slots = 256
     while slots < 4 * longest:
         slots *= 2
@@ -144,28 +148,58 @@ def _substrings(parts, offsets, text, cuts, out):
     head1 = np.empty(slots, np.int64)
     chain = np.empty(longest, np.int64)
     chain1 = np.empty(longest, np.int64)
-    for i in range(offsets.size - 1):
-        part = parts[offsets[i] : offsets[i + 1]]
-        if part.size == 0:
-            out[i] = 0
-        else:
-            _substring(part, text, cuts, head, chain, head1, chain1, out[i])
+    for row in range(text_starts.size - 1):
+        text = texts[text_starts[row] : text_starts[row + 1]]
+        for i in range(first_part[row], first_part[row + 1]):
+            part = parts[part_starts[i] : part_starts[i + 1]]
+            if part.size == 0:
+                out[i] = 0
+            else:
+                _substring(part, text, cuts[row], head, chain, head1, chain1, out[i])
 
 
-def common_lengths(longest: str, parts: Sequence[str], text: str, cuts: np.ndarray) -> np.ndarray:
-    """Lengths of the longest common substring (or subsequence) of part i and text[:cuts[j]]: int64
-    (n_parts, K).
+def common_lengths(
+    longest: str, parts: Sequence[Sequence[str]], texts: Sequence[str], cuts: np.ndarray
+) -> np.ndarray:
+    """Lengths of the longest common substring (or subsequence) of each part of row i and
+    texts[i][:cuts[i, j]]: int64 (parts of all rows, K).
 
     Parameters
     ----------
     longest : "substring" or "subsequence".
-    cuts : int64 (K,), ascending and at most the text's length.
+    cuts : int64 (rows, K), each row ascending and at most its text's length.
     """
-    if longest == "subsequence":
-        lengths = [_lcs_lengths(part, text, cuts) for part in parts]
-        return np.array(lengths, np.int64).reshape(len(parts), len(cuts))
-    joined = _code_points("".join(parts))
-    offsets = np.cumsum([0, *map(len, parts)], dtype=np.int64)
-    out = np.empty((len(parts), len(cuts)), np.int64)
-    _substrings(joined, offsets, _code_points(text), cuts, out)
+    flat = [part for of_row in parts for part in of_row]
+    out = np.empty((len(flat), cuts.shape[1]), np.int64)
+    first_part = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+    if longest == "substring":
+        _substrings(*_joined(flat), *_joined(texts), first_part, cuts, out)
+        return out
+    row_of = np.repeat(np.arange(len(texts)), np.diff(first_part))
+    for i, row in enumerate(row_of):
+        out[i] = _lcs_lengths(flat[i], texts[row], cuts[row])
+    return out
+
+
+@compiled()
+def _hold(codes, starts, is_wanted, out):
+    last = is_wanted.size - 1
+    for row in range(starts.size - 1):
+        is_blank = False
+        for i in range(starts[row], starts[row + 1]):
+            was_blank = is_blank
+            is_blank = codes[i] == 32
+            if is_wanted[min(codes[i], last)] or (is_blank and was_blank):
+                out[row] = True
+                break
+
+
+def hold(texts: Sequence[str], is_wanted: np.ndarray) -> np.ndarray:
+    """Say of each text whether a wanted character or two spaces in a row stand in it: bool
+    (len(texts),).
+
+    ``is_wanted``: bool by code point; code points beyond it are as its last one.
+    """
+    out = np.zeros(len(texts), bool)
+    _hold(*_joined(texts), is_wanted, out)
     return out

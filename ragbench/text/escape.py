@@ -24,6 +24,7 @@ _LATEX = {character: rf"\{character}" for character in "&%$#_"} | {
     "|": r"\textbar{}",
     "`": r"\textasciigrave{}",
     "−": "$-$",
+    "¹": r"\textsuperscript{1}",
 }
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 _NUMBER = re.compile(r"[+-]?[\d.,]+(e[+-]?\d+)?%?( \[[-−+\d., ean]*\])?")
@@ -43,9 +44,22 @@ def in_markdown(text: str) -> str:
     return re.sub(special, r"\\\1", line)
 
 
+def _is_formula(text: str) -> bool:
+    return text.startswith(_FORMULA) and not _NUMBER.fullmatch(text)
+
+
+def from_csv(cell: str) -> str:
+    """Take off the quote that `in_csv` writes before a formula.
+
+    >>> from_csv("'-base"), from_csv("'tis")
+    ('-base', "'tis")
+    """
+    return cell[1:] if cell.startswith("'") and _is_formula(cell.lstrip("'")) else cell
+
+
 def in_csv(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame in which no cell and no head is a formula to a spreadsheet: before = + - @
-    comes a quote.
+    comes a quote, which `from_csv` takes off.
 
     A carriage return, which ends the row for most readers of CSV, becomes a line feed; lists are
     written as JSON.
@@ -56,7 +70,7 @@ def in_csv(frame: pd.DataFrame) -> pd.DataFrame:
             return json.dumps(value)
         if not isinstance(value, str):
             return value
-        if value.startswith(_FORMULA) and not _NUMBER.fullmatch(value):
+        if _is_formula(value.lstrip("'")):
             value = f"'{value}"
         return value.replace("\r\n", "\n").replace("\r", "\n")
 

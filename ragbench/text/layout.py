@@ -6,8 +6,8 @@ columns, was copied from a PDF, or writes é as two characters. `Normalised.of` 
 differences and keeps an offset map, so that what is found can be shown in the text as it is. It
 changes, in this order:
 
-1. soft hyphens (with a line break after them) and zero-width spaces, joiners and byte order marks
-  are left out;
+1. what is not seen is left out: soft hyphens (with a line break after them), zero-width spaces and
+  joiners, byte order marks, marks of direction;
 2. the ligatures of PDFs (ﬁ, ﬄ ...) are the letters they stand for;
 3. characters are composed: Unicode NFC;
 4. a run of white space (tabs, line breaks, no-break spaces ...) is one space, with two exceptions
@@ -38,7 +38,11 @@ _BLANKS = (
     f"{BREAKS}\t\x1f\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u202f\u205f\u3000"
 )
 _ASCII_BLANKS = "".join(c for c in _BLANKS if c.isascii())
-_HIDDEN = "\u00ad\u200b\u2060\ufeff"
+# Soft hyphen, zero-width blanks and joiners, marks of direction, selectors of a picture.
+_HIDDEN = (
+    "\u00ad\u034f\u061c\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\ufeff"
+    + "".join(map(chr, (*range(0x2060, 0x2070), *range(0xFE00, 0xFE10))))
+)
 _LIGATURES = "".join(map(chr, range(0xFB00, 0xFB07)))  # of PDFs: ff, fi, fl, ffi, ffl, st
 _UNSEEN = re.compile(rf"\u00ad(?:\s*[{BREAKS}]\s*)?|[{_HIDDEN}]")
 _UNSEEN_OR_LIGATURE = re.compile(f"{_UNSEEN.pattern}|[{_LIGATURES}]")
@@ -55,10 +59,6 @@ _WIDE = (
 )
 # The blank comes first in the pattern: it is looked for quickly.
 _BETWEEN_WIDE = re.compile(rf"\s(?<=[{_WIDE}]\s)\s*(?=[{_WIDE}])")
-# By UTF-16 unit, which is quicker than searching each: white space but the plain one, and what is
-# hidden.
-_ODD = np.zeros(0x10000, bool)
-_ODD[[ord(c) for c in _BLANKS + _HIDDEN + _LIGATURES]] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Normalised:
         'the quick brown fox jumped'
         """
         normalised = cls(text)
-        if unicodedata.is_normalized("NFC", text) and "  " not in text and not _odd(text):
+        if text.isascii() and "  " not in text and not _any(_ASCII_BLANKS, text):
             return normalised
         for edits in (_unseen_and_ligatures, _compositions):
             normalised = _edited(normalised, edits(normalised.text))
@@ -117,10 +117,35 @@ def comparable(
 
     With ``is_normalised=False`` all is left as it is.
     """
+    ((comparable_facts, normalised),) = comparable_rows([facts], [text], is_normalised)
+    return comparable_facts, normalised
+
+
+def comparable_rows(
+    facts: Sequence[Sequence[str]], texts: Sequence[str], is_normalised: bool = True
+) -> list[tuple[list[str], Normalised]]:
+    """Do what `comparable` does for many texts, each with its facts: those that cannot change are
+    found in one pass.
+    """
     if not is_normalised:
-        return list(facts), Normalised(text)
-    comparable_facts = [Normalised.of(fact, facts).text.strip() for fact in facts]
-    return comparable_facts, Normalised.of(text, facts)
+        return [(list(row), Normalised(text)) for row, text in zip(facts, texts, strict=True)]
+    # numba takes seconds
+    from ragbench.text.common import hold
+
+    pieces = [piece for row, text in zip(facts, texts, strict=True) for piece in (*row, text)]
+    may_change = iter(hold(pieces, _is_odd()).tolist())
+    rows = []
+    for row, text in zip(facts, texts, strict=True):
+        comparable_facts = []
+        for fact in row:
+            if next(may_change):
+                fact = Normalised.of(fact, row).text
+            comparable_facts.append(fact.strip())
+        normalised = Normalised(text)
+        if next(may_change):
+            normalised = Normalised.of(text, row)
+        rows.append((comparable_facts, normalised))
+    return rows
 
 
 def holders(facts: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
@@ -146,6 +171,11 @@ def _places(wanted: str, texts: Sequence[str]) -> list[int]:
     return [place for place, text in enumerate(texts) if wanted in text]
 
 
+def without_hidden(text: str) -> str:
+    """Leave out characters that are not seen."""
+    return _UNSEEN.sub("", text)
+
+
 def undivided(text: str) -> str:
     """Join words that a hyphen divides at a line end, as `Normalised.of` does, and leave the rest
     of the text as it is.
@@ -164,11 +194,18 @@ def _any(characters: str, text: str) -> bool:
     return any(c in text for c in characters)
 
 
-def _odd(text: str) -> bool:
-    """Tell whether a text has white space but the plain one, or hidden characters."""
-    if text.isascii():
-        return _any(_ASCII_BLANKS, text)
-    return bool(_ODD[np.frombuffer(text.encode("utf-16-le", "surrogatepass"), np.uint16)].any())
+@functools.cache
+def _is_odd() -> np.ndarray:
+    """Say of each character of the first plane whether a text that holds it may change; the last
+    one stands for all beyond.
+    """
+    odd = np.zeros(0x10000, bool)
+    for code in range(0x80, 0x10000):
+        character = chr(code)
+        odd[code] = _attaches(character) or not unicodedata.is_normalized("NFC", character)
+    odd[[ord(c) for c in _BLANKS + _HIDDEN + _LIGATURES]] = True
+    odd[-1] = True
+    return odd
 
 
 def _single_spaced(normalised: Normalised) -> Normalised:
@@ -219,12 +256,11 @@ def _edited(normalised: Normalised, edits: Iterable[_Edit]) -> Normalised:
 
 def _unseen_and_ligatures(text: str) -> Iterator[_Edit]:
     """Leave out what is not seen, and write the letters of each ligature."""
-    if _any(_HIDDEN + _LIGATURES, text):
-        for match in _UNSEEN_OR_LIGATURE.finditer(text):
-            letters = ""
-            if match[0] in _LIGATURES:
-                letters = unicodedata.normalize("NFKC", match[0])
-            yield *match.span(), letters
+    for match in _UNSEEN_OR_LIGATURE.finditer(text):
+        letters = ""
+        if match[0] in _LIGATURES:
+            letters = unicodedata.normalize("NFKC", match[0])
+        yield *match.span(), letters
 
 
 def _compositions(text: str) -> Iterator[_Edit]:

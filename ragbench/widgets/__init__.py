@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from ragbench._lazy import lazy
 
-_HOME: dict[str, list[str]] = {
+HOMES = {
     "claims": ["ClaimInspector"],
     "base": ["Panel", "mark", "tag"],
     "explorer": ["RetrievalExplorer"],
     "labelling": ["LabellingTool"],
 }
-__getattr__, __dir__ = lazy(__name__, _HOME)
+__getattr__, __dir__ = lazy(__name__, HOMES)

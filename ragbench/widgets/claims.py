@@ -28,11 +28,6 @@ _LOOKS = {
     LABELS[2]: ("✗", "rb-contradicted", LABELS[2]),
     None: ("?", "rb-unread", "no label"),
 }
-_LEGEND = " &nbsp; ".join(f"{symbol} {words}" for symbol, _, words in _LOOKS.values())
-_LEGEND = (
-    f"<span class='rb-quiet'>{_LEGEND} &nbsp; R: relevant, the chunk entails a reference "
-    "claim</span>"
-)
 # Side -> the other answer, and the checks of this side's claims: against that answer, against the
 # chunks.
 _SIDES = {
@@ -46,22 +41,20 @@ _STYLE = """<style>
 .rb-widget .rb-matrix .rb-entailed { background: var(--rb-good); color: #fff; font-weight: 700; }
 .rb-widget .rb-matrix .rb-neutral { background: var(--rb-shade); }
 .rb-widget .rb-matrix .rb-contradicted { background: var(--rb-bad); color: #000; font-weight: 700; }
-.rb-widget .rb-matrix [aria-current] { outline: 2px solid var(--rb-text); text-decoration: underline; }
 .rb-claims p { margin: 4px 0; }
 .rb-widget .rb-texts { display: grid; grid-template-columns: 1fr 1fr; gap: 2px 16px; }
+.rb-widget .rb-beside { display: flex; flex-flow: row wrap; gap: 4px 24px; align-items: flex-start; }
+.rb-widget .rb-beside > div { overflow: auto; }
 .rb-widget .rb-long { white-space: pre-wrap; max-height: 11em; overflow: auto; overflow-wrap: anywhere; }
 </style>"""
 
-_Labels = tuple[str | None, ...]
-
 
 class ClaimInspector(Panel):
-    """Look through checked results claim by claim.
+    """Look through checked results claim by claim, one table a result.
 
-    The matrix has a row for every claim and a column for every text it was checked against: the
-    other answer first, then the chunks by rank ("R": relevant, it entails a reference claim).
-    Choose a claim and a text in the lists below it to read that text. A label that could not be
-    read is shown as "?".
+    A row is a claim of the response or of the reference, a column a text that it was checked
+    against: the other answer first, then the chunks by rank ("R": relevant, it entails a reference
+    claim). The chunks' texts fold out below. A label that could not be read is shown as "?".
 
     ``results`` are what `ragbench.data.read_ragchecker` reads, a list of its results, or a table of
     `ragbench.score` with claim_labels. Raises DataError for malformed or no results.
@@ -72,34 +65,13 @@ class ClaimInspector(Panel):
         self._scores = pd.DataFrame([_scores_of(result) for result in self.results])
         self.order = self._list("Order", "380px", self._sort)
         self.choice = self._list("Result", "520px", self._show_result)
-        self.claims = self._list("Claim", "520px", self._show_claim)
-        self.columns = self._list("Text", "380px", self._show_text)
-        self.texts = w.HTML()
-        self.matrix = w.HTML(layout=w.Layout(flex="1 1 560px", overflow="auto"))
-        self.table = w.HTML(layout=w.Layout(flex="0 1 380px"))
-        self.detail = w.HTML()
-        self.detail.add_class("rb-detail")
-        super().__init__(self._rows(), "Claim inspector", _STYLE)
+        self.page = w.HTML()
+        super().__init__(
+            [self.row([self.choice, self.order]), self.page], "Claim inspector", _STYLE
+        )
         self.add_class("rb-claims")
         self.order.options = [(_AS_GIVEN, _AS_GIVEN), *_ORDERS]
         self.order.index = 0
-
-    def _rows(self) -> list[w.Widget]:
-        """What stands in the widget, from top to bottom."""
-        self.previous = self._arrow("◀", -1, "Previous result")
-        self.next = self._arrow("▶", 1, "Next result")
-        return [
-            self.row([self.previous, self.next, self.choice, self.order]),
-            self.texts,
-            self.row([self.matrix, self.table], align_items="flex-start"),
-            w.HTML(_LEGEND),
-            self.row([self.claims, self.columns]),
-            self.detail,
-        ]
-
-    def _arrow(self, words: str, by: int, hint: str) -> w.Button:
-        layout = w.Layout(width="44px")
-        return self.button(words, lambda: self._step(by), tooltip=hint, layout=layout)
 
     @property
     def result(self) -> RagResult:
@@ -117,9 +89,9 @@ class ClaimInspector(Panel):
         check_known("result", [result_id], ids)
         self.choice.value = ids.index(result_id)
 
-    def rows(self, side: str) -> list[tuple[str, _Labels]]:
-        """List (claim, its labels against the other answer and every chunk) of one side; None: no
-        label.
+    def rows(self, side: str) -> list[tuple[str, tuple[str | None, ...]]]:
+        """List (claim, its labels against the other answer and every chunk) of one side,
+        "response" or "reference"; None: no label.
         """
         result = self.result
         _, against_answer, against_chunks = _SIDES[side]
@@ -127,12 +99,10 @@ class ClaimInspector(Panel):
         of_answer = getattr(result, against_answer) or [None] * len(claims)
         unread = [None] * len(result.chunks)
         of_chunks = getattr(result, against_chunks) or [unread] * len(claims)
-        rows: list[tuple[str, _Labels]] = []
+        rows = []
         for claim, label, labels in zip(claims, of_answer, of_chunks, strict=True):
             rows.append((claim_text(claim), (label, *labels)))
         return rows
-
-    # -- what follows from a choice
 
     def _list(self, words: str, width: str, show: Callable[[], None]) -> w.Dropdown:
         chooser = w.Dropdown(description=words, layout=w.Layout(width=width))
@@ -157,85 +127,21 @@ class ClaimInspector(Panel):
         self.choice.options = options
         self.choice.index = 0
 
-    def _step(self, by: int) -> None:
-        count = len(self.choice.options)
-        self.choice.index = (self.choice.index + by) % count
-
     def _show_result(self) -> None:
-        """Show the chosen result and list its claims."""
         scores = self._scores.loc[self.choice.value]
         numbers = [[name.replace("_", " "), _number(scores[name])] for name in METRICS]
-        self.table.value = HTML.number_table(["metric", ""], numbers, scores["note"])
-        total = len(self.results)
-        self.texts.value = HTML.answers(self.result, self.choice.index + 1, total)
-        options = []
-        for side in _SIDES:
-            for number, (claim, _) in enumerate(self.rows(side)):
-                words = f"{side} {number + 1}: {_short(claim, 90)}"
-                options.append((words, (side, number)))
-        self.claims.options = options or [("no claims", ())]
-        self.claims.index = 0
-
-    def _show_claim(self) -> None:
-        """List the texts of the chosen claim, and choose the first chunk that entails it, else the
-        other answer if it does, else the first chunk.
-        """
-        if not self.claims.value:
-            self.columns.options = [("no claims", None)]
-            self.matrix.value = ""
-            self.detail.value = "<p>This result has no claims: extract and check them first.</p>"
-            return
-        side, claim = self.claims.value
-        _, labels = self.rows(side)[claim]
-        options = []
-        for column, label in enumerate(labels):
-            symbol, _, words = _LOOKS[label]
-            options.append((f"{symbol} {_place(side, column)}: {words}", column))
-        self.columns.options = options
-        chunks = labels[1:]
-        column = min(len(chunks), 1)
-        if _ENTAILED in chunks:
-            column = 1 + chunks.index(_ENTAILED)
-        elif labels[0] == _ENTAILED:
-            column = 0
-        self.columns.index = column
-
-    def _show_text(self) -> None:
-        """Show the chosen claim against the chosen text."""
-        side, claim = self.claims.value
-        column = self.columns.value
-        self.matrix.value = "".join(self._matrix(each) for each in _SIDES)
-        words, labels = self.rows(side)[claim]
-        entailing = [_place(side, i) for i, label in enumerate(labels) if label == _ENTAILED]
-        other, *_ = _SIDES[side]
-        text = getattr(self.result, other)
-        doc_id = None
-        if column:
-            chunk = self.result.chunks[column - 1]
-            text = chunk.text
-            doc_id = chunk.doc_id
-        look = _LOOKS[labels[column]]
-        place = _place(side, column)
-        self.detail.value = HTML.checked(
-            side, claim + 1, words, entailing, look, place, doc_id, text
+        sides = {side: self.rows(side) for side in _SIDES}
+        relevant = set()
+        for _, labels in sides["reference"]:
+            relevant |= {i for i, label in enumerate(labels) if i and label == _ENTAILED}
+        self.page.value = HTML.checked(
+            self.result,
+            f"result {self.choice.index + 1} of {len(self.results)}, id {self.result.id}",
+            {side: (other, sides[side]) for side, (other, *_) in _SIDES.items()},
+            _LOOKS,
+            relevant,
+            HTML.number_table(["metric", ""], numbers, scores["note"]),
         )
-
-    def _matrix(self, side: str) -> str:
-        """The labels of one side's claims as HTML, with the chosen claim and cell marked."""
-        places = [_place(side, column) for column in range(len(self.result.chunks) + 1)]
-        chosen_side, chosen = self.claims.value
-        number = 0
-        if side == chosen_side:
-            number = chosen + 1
-        column = self.columns.value
-        return HTML.matrix(side, places, self.rows(side), _LOOKS, self._relevant(), number, column)
-
-    def _relevant(self) -> set[int]:
-        """The columns of the chunks that entail a reference claim."""
-        columns = set()
-        for _, labels in self.rows("reference"):
-            columns |= {i for i, label in enumerate(labels) if i and label == _ENTAILED}
-        return columns
 
 
 def _as_results(results: Any) -> tuple[RagResult, ...]:
@@ -263,14 +169,6 @@ def _scores_of(result: RagResult) -> dict[str, Any]:
         words = name.removeprefix("n_").replace("_", " ")
         counts.append(f"{scores[name]:.0f} {words}")
     return scores | {"note": ", ".join(counts)}
-
-
-def _place(side: str, column: int) -> str:
-    """Name a column of one side: the other answer, or a chunk from 1."""
-    if column:
-        return f"chunk {column}"
-    other, *_ = _SIDES[side]
-    return other
 
 
 def _short(text: str, size: int = 60) -> str:

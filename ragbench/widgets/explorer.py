@@ -1,13 +1,9 @@
 """The retrieval explorer: what retrievers find for a question, how much of its support, and what a
 cut loses.
-
-Scores at all cut-offs come from one pass of `ragbench.metrics.ir_score.part_scores`; the slider
-only looks them up.
 """
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -35,6 +31,7 @@ _STYLE = """<style>
 .rb-cut { display: block; margin: 3px 0; border-top: 3px solid var(--rb-bad); font-size: 11px; line-height: 1.3;
   text-align: right; font-weight: 600; }
 </style>"""
+_STEPS = 200  # of the slider
 
 
 class RetrievalExplorer(Panel):
@@ -52,13 +49,13 @@ class RetrievalExplorer(Panel):
     retrievers : retriever by name, each with ``search(queries, k)``.
     tokenizer : what tokens are, see `ragbench.TokenOffsets`; default MiniLM's WordPiece.
     k : chunks per retriever, one number or one by name.
-    cutoff : the slider's first position, in tokens. cutoffs : its positions, evenly spaced from 0.
+    cutoff, max_tokens : the slider's first and last position.
 
     Attributes
     ----------
     question : the Question shown.
-    rankings, scores : by retriever its hits, and its IR score at the slider's cut-off; NaN where
-        undefined.
+    hits : what each retriever found for it, or the error that it raised.
+    scores : IR score at the slider's cut-off by retriever; NaN where undefined.
 
     Source: the IR score is Eq 2.2 of the thesis, §2.3; the cut is its C_N.
     """
@@ -71,89 +68,57 @@ class RetrievalExplorer(Panel):
         k: int | Mapping[str, int] = 10,
         *,
         cutoff: int = 500,
-        cutoffs: Sequence[int] = range(0, 2001, 10),
+        max_tokens: int = 2000,
     ) -> None:
         self._retrievers = _as_retrievers(retrievers)
         self._questions = _as_questions(questions)
         self._k = k
         self._offsets = TokenOffsets.of(tokenizer)
-        self._cutoffs = cutoffs
-        # by question: by retriever its hits, or the error that it raised
         self._found: dict[str, dict[str, list[Hit] | RagbenchError]] = {}
-        self._make_controls(cutoff)
-        self.summary = ipywidgets.HTML()
-        self.columns = {name: _column() for name in retrievers}
-        super().__init__(self._rows(), "Retrieval explorer", _STYLE)
-        self._ask(1, "")
-        self.chooser.observe(lambda change: self._choose(change["new"]), "value")
-        self.slider.observe(lambda _: self._draw(), "value")
-
-    def _rows(self) -> list[ipywidgets.Widget]:
-        """What stands in the widget, from top to bottom."""
-        buttons = self.row([self.previous, self.next])
-        texts = self.row(self.columns.values(), grid_gap="6px")
-        return [self.chooser, buttons, self.slider, self.summary, texts]
-
-    def _make_controls(self, cutoff: int) -> None:
-        """Make the list of questions, the buttons and the slider."""
-        self._listed = {}
-        for number, question in enumerate(self._questions, 1):
-            text = " ".join(question.text.split())
-            self._listed[f"{number}. {text}"] = number
-        wide = {"layout": ipywidgets.Layout(width="auto")}
+        wide = ipywidgets.Layout(width="auto")
         self.chooser = ipywidgets.Combobox(
-            options=[*self._listed],
+            options=[*self._questions],
             placeholder="choose a question, or type your own and press Enter",
             description="Question",
             continuous_update=False,
-            **wide,
+            layout=wide,
         )
-        self.previous = self.button("Previous", lambda: self._move(-1), icon="arrow-left")
-        self.next = self.button("Next", lambda: self._move(1), icon="arrow-right")
-        span = {"max": self._cutoffs[-1], "step": self._cutoffs[1]}
-        hint = "tokens of retrieved text that the reader would see"
         self.slider = ipywidgets.IntSlider(
-            cutoff, description="Cut at N", tooltip=hint, **span, **wide
+            cutoff,
+            max=max_tokens,
+            step=max(1, max_tokens // _STEPS),
+            description="Cut at N",
+            tooltip="tokens of retrieved text that the generator would see",
+            layout=wide,
         )
-
-    @property
-    def scores(self) -> dict[str, float]:
-        """IR score of every retriever at the slider's cut-off."""
-        return {name: float(ranking.scores[self._at]) for name, ranking in self.rankings.items()}
-
-    @property
-    def _at(self) -> int:
-        return int(np.searchsorted(self._cutoffs, self.slider.value, side="right")) - 1
-
-    def _move(self, by: int) -> None:
-        number = self._number + by
-        if 0 < number <= len(self._questions):
-            self.chooser.value = [*self._listed][number - 1]
+        self.summary = ipywidgets.HTML()
+        self.columns = {name: _column() for name in retrievers}
+        texts = self.row(self.columns.values(), grid_gap="6px")
+        rows = [self.chooser, self.slider, self.summary, texts]
+        super().__init__(rows, "Retrieval explorer", _STYLE)
+        self._ask(self.chooser.options[0])
+        self.chooser.observe(lambda change: self._choose(change["new"].strip()), "value")
+        self.slider.observe(lambda _: self._draw(), "value")
 
     def _choose(self, text: str) -> None:
-        if text.strip():
+        if text:
             with self.guarded():
-                self._ask(self._listed.get(text, 0), text.strip())
+                self._ask(text)
 
-    def _ask(self, number: int, text: str) -> None:
-        """Search with every retriever, once per question, and show it; number 0 is a typed one."""
-        question = Question("typed", text, "")
-        if number:
-            question = self._questions[number - 1]
-        self._number = number
-        self.question = question
-        self.previous.disabled = number <= 1
-        self.next.disabled = number == len(self._questions)
+    def _ask(self, text: str) -> None:
+        """Search with every retriever, once a question, and show what was found."""
+        question = self._questions.get(text, Question("typed", text, ""))
         # A model's retriever may take seconds: the question before must not stand there as if it
         # were this one.
-        self.summary.value = f"<p role='status'>searching: <b>{html.escape(question.text)}</b></p>"
-        if question.text not in self._found:
+        self.summary.value = HTML.searching("searching", question.text)
+        if text not in self._found:
             try:
-                self._found[question.text] = self._search(question.text)
+                self._found[text] = self._search(question.text)
             except Exception:
-                self.summary.value = self.summary.value.replace("searching", "not searched", 1)
+                self.summary.value = HTML.searching("not searched", question.text)
                 raise
-        self._score()
+        self.question = question
+        self.hits = self._found[text]
         self._draw()
 
     def _search(self, text: str) -> dict[str, list[Hit] | RagbenchError]:
@@ -168,31 +133,24 @@ class RetrievalExplorer(Panel):
                 results[name] = error
         return results
 
-    def _score(self) -> None:
-        """Score what was found at all cut-offs; of a retriever that failed, show the error."""
-        self.rankings = {}
-        for name, hits in self._found[self.question.text].items():
-            if isinstance(hits, RagbenchError):
-                error = f'<div class="rb-message rb-error">{html.escape(str(hits))}</div>'
-                self.columns[name].value = f"<h4>{html.escape(str(name))}</h4>{error}"
-            else:
-                facts = self.question.references
-                self.rankings[name] = _ScoredHits(hits, facts, self._cutoffs, self._offsets)
-
     def _draw(self) -> None:
-        tokens = self._cutoffs[self._at]
-        self.summary.value = self._summary(tokens)
-        for name, ranking in self.rankings.items():
-            self.columns[name].value = ranking.column(name, self._at, tokens)
-
-    def _summary(self, tokens: int) -> str:
-        """The question, its answer, and a table of scores by retriever, as HTML."""
-        scores = {name: _number(score) for name, score in self.scores.items()}
+        """Show what was found, scored and marked at the slider's cut-off."""
+        tokens = self.slider.value
+        facts = self.question.references
+        self.scores: dict[str, float] = {}
         shares = []
-        for fact in range(len(self.question.references)):
-            of_fact = [ranking.shares[fact, self._at] for ranking in self.rankings.values()]
-            shares.append([_number(share, ".0%") for share in of_fact])
-        return HTML.asked(self.question, f"IR score at {tokens} tokens", scores, shares)
+        for name, hits in self.hits.items():
+            if isinstance(hits, RagbenchError):
+                self.columns[name].value = HTML.failed(name, hits)
+                continue
+            cut = _Cut(hits, facts, tokens, self._offsets)
+            self.scores[name] = cut.score
+            shares.append([_number(share, ".0%") for share in cut.shares])
+            self.columns[name].value = HTML.column(name, _number(cut.score), cut.chunks())
+        scores = {name: _number(score) for name, score in self.scores.items()}
+        self.summary.value = HTML.asked(
+            self.question, f"IR score at {tokens} tokens", scores, shares
+        )
 
 
 def _column() -> ipywidgets.HTML:
@@ -215,79 +173,72 @@ def _as_retrievers(retrievers: Mapping[str, Any]) -> dict[str, Any]:
     return {name: check_retriever(retriever) for name, retriever in retrievers.items()}
 
 
-def _as_questions(questions: Dataset | Sequence[Question]) -> list[Question]:
+def _as_questions(questions: Dataset | Sequence[Question]) -> dict[str, Question]:
+    """Return the questions by their text on one line; of equal texts the first."""
     listed = list(getattr(questions, "questions", questions))
     if not listed or not all(isinstance(question, Question) for question in listed):
         raise ConfigError(
             f"questions is {questions!r:.60}", "at least one Question", "pass dataset.questions"
         )
-    return listed
+    by_text: dict[str, Question] = {}
+    for question in listed:
+        by_text.setdefault(" ".join(question.text.split()), question)
+    return by_text
 
 
-class _ScoredHits:
-    """One retriever's hits for one question, joined with one space, and how much of the facts is
-    there at every cut.
-    """
+class _Cut:
+    """One retriever's hits for one question, joined with one space and cut after so many tokens."""
 
     def __init__(
-        self,
-        hits: Sequence[Hit],
-        facts: Sequence[str],
-        cutoffs: Sequence[int],
-        offsets: TokenOffsets,
+        self, hits: Sequence[Hit], facts: Sequence[str], tokens: int, offsets: TokenOffsets
     ) -> None:
-        chunks = [hit.chunk.text for hit in hits]
+        texts = [hit.chunk.text for hit in hits]
+        (end,) = joined_cutoffs(texts, [tokens], offsets)
         self.hits = hits
-        self.facts = facts
-        self.text = " ".join(chunks)
-        # where each ends, in characters of ``text``
-        self.cuts = joined_cutoffs(chunks, cutoffs, offsets)
-        # longest matches: (facts, cut-offs)
-        self.shares = part_scores(facts, self.text, positions=self.cuts)
-        self.scores = np.full(len(self.cuts), np.nan)
+        self.tokens = tokens
+        self.text = " ".join(texts)
+        self.end = int(end)  # in characters of ``text``
+        self.shares = part_scores(facts, self.text, positions=[self.end])[:, 0]
+        self.score = float("nan")
         if len(facts):
-            self.scores = self.shares.mean(axis=0)
+            self.score = float(self.shares.mean())
         # in the form in which they were matched
-        self.compared = comparable(facts, self.text)
+        self._facts, self._within = comparable(facts, self.text)
 
-    def span(self, fact: int, cutoff: int) -> tuple[int, int]:
-        """Start and end in ``text`` of a fact's longest match before a cut-off (both by number);
-        (0, 0) without any.
-        """
-        facts, within = self.compared
-        whole = facts[fact]
-        length = round(np.nan_to_num(self.shares[fact, cutoff]) * len(whole))
+    def span(self, fact: int) -> tuple[int, int]:
+        """Start and end in ``text`` of a fact's longest match before the cut; (0, 0) without any."""
+        whole = self._facts[fact]
+        length = round(np.nan_to_num(self.shares[fact]) * len(whole))
         if not length:
             return 0, 0
         # The metric says how long the match is; the first place where a piece of that length stands
         # is it.
         pieces = {whole[i : i + length] for i in range(len(whole) - length + 1)}
-        places = [within.text.find(piece) for piece in pieces]
+        places = [self._within.text.find(piece) for piece in pieces]
         start = min(place for place in places if place >= 0)
-        return within.span(start, start + length)
+        return self._within.span(start, start + length)
 
-    def column(self, name: str, cutoff: int, tokens: int) -> str:
-        """HTML of the chunks: facts' matches marked, a line at cut-off number ``cutoff``, at
-        ``tokens``.
+    def chunks(self) -> list[tuple[Hit, str, str, str]]:
+        """List each hit with its text before the cut, as HTML with the facts' matches marked, the
+        words of the cut where it falls into the chunk, and the text after it.
         """
-        cut = int(self.cuts[cutoff])
-        words = f"{tokens} tokens"
-        if cut >= len(self.text):
-            words = f"all within {tokens} tokens"
-        spans = [(*self.span(fact, cutoff), fact + 1) for fact in range(len(self.facts))]
+        words = f"{self.tokens} tokens"
+        if self.end >= len(self.text):
+            words = f"all within {words}"
+        spans = [(*self.span(fact), fact + 1) for fact in range(len(self._facts))]
         chunks = []
         start = 0
         for hit in self.hits:
             text = hit.chunk.text
             stop = start + len(text)
             line = ""
-            if start <= cut <= stop:
+            if start <= self.end <= stop:
                 line = words
-            seen = min(max(cut, start), stop)
+            seen = min(max(self.end, start), stop)
             marked = _marked(text, start, seen, spans)
             chunks.append((hit, marked, line, text[seen - start :]))
             start = stop + 1  # a space stands between two chunks
-        return HTML.column(name, _number(self.scores[cutoff]), chunks)
+        return chunks
 
 
 def _number(value: float, form: str = ".3f") -> str:

@@ -8,6 +8,7 @@ import html
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import ipywidgets
 import pandas as pd
@@ -34,9 +35,14 @@ _KEYS = """<style onload="
     root.addEventListener('click', (e) => {
       if (e.detail && e.target.closest('button')) root.focus({preventScroll: true});
     });
-    const names = {ArrowLeft: 'back', ArrowRight: 'forward', ArrowUp: 'up', ArrowDown: 'down', Enter: 'open'};
+    const names = {ArrowLeft: 'back', ArrowRight: 'forward', ArrowUp: 'up', ArrowDown: 'down', Enter: 'open',
+      Backspace: 'undo'};
+    // After a note's Enter the next digit is a label. The field keeps its keys, so look before it does.
     root.addEventListener('keydown', (e) => {
-      if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches('input, textarea')) return;
+      if (e.key === 'Enter' && e.target.matches('input')) root.focus({preventScroll: true});
+    }, true);
+    root.addEventListener('keydown', (e) => {
+      if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches('input, textarea, select, summary')) return;
       if (e.key === 'Enter' && e.target.matches('button')) return;
       const name = /^[0-9]$/.test(e.key) ? e.key : names[e.key];
       const button = name && root.querySelector('.rb-press-' + name);
@@ -50,6 +56,12 @@ _KEYS = """<style onload="
 .rb-item section { border: 1px solid var(--rb-rule); border-radius: 3px; padding: 4px 8px; max-height: 320px;
   overflow: auto; white-space: pre-wrap; overflow-wrap: anywhere; }
 .rb-item section.rb-wide { grid-column: 1 / -1; }
+.rb-item details { display: inline; }
+.rb-item summary { cursor: pointer; color: var(--rb-quiet); }
+.rb-right { border-left: 6px solid var(--rb-good) !important; }
+.rb-partly { border-left: 6px solid var(--rb-2) !important; }
+.rb-wrong { border-left: 6px solid var(--rb-bad) !important; }
+.rb-nothing { border-left: 6px dotted var(--rb-quiet) !important; }
 .rb-item h4 { margin: 0 0 2px; font-size: 12px; color: var(--rb-quiet); }
 .rb-asked { margin: 2px 0; padding: 2px 8px; border-left: 4px solid transparent; }
 .rb-asked.rb-now { border-left-color: var(--rb-1); background: var(--rb-1-soft); }
@@ -60,20 +72,28 @@ _NAVIGATION = {
     "open": ("Next open (Enter)", "The next item without a label"),
     "up": ("↑", "The question before"),
     "down": ("↓", "The question after"),
+    "undo": ("Undo (Backspace)", "Take the last label back"),
 }
+# Of the thesis's categories: they have no order, and 4 is *wrong*.
+_LOOKS = {"5": "rb-right", "4": "rb-wrong", "2": "rb-partly", "3": "rb-partly", "1": "rb-nothing"}
+_EVERY = "all items"
+_OPEN = "without a label"
+_NOTED = "with a note"
+_DIFFERENT = "where we differ"
 
 
 class LabellingTool(Panel):
     """Label items one by one; each label is in the CSV before the next item is shown.
 
     Keys, once the tool has been clicked or reached by Tab: digits give labels, left and right move
-    between items, up and down between questions about one item, Enter goes to the next open item.
-    To correct a label, go back and label again. With a second person's labels in the same file, or
-    one beside it, the agreement of the two is shown.
+    between items, up and down between questions about one item, Enter goes to the next open item,
+    Backspace takes the last label back. To correct an older label, go back and label again. With a
+    second person's labels in the same file, or one beside it, the agreement of the two is shown
+    when all items are labelled, or on the button: it says what the other person thinks.
 
     Parameters
     ----------
-    items : `ragbench.labelling.people.LabelItem` records.
+    items : `ragbench.labelling.people.LabelItem` records; `ragbench.label_items` makes them of rows.
     kind : "grade", "preference", "rubric", "keypoints" or "draft".
     annotator : name or initials of who labels.
     path : the label file; default ``data/results/labels/<kind>_<annotator>.csv``. Labels in it are
@@ -105,6 +125,15 @@ class LabellingTool(Panel):
         self._agreement = ipywidgets.HTML()
         self._note = ipywidgets.Text(description="Note", placeholder="saved with the next label")
         self._buttons = {key: self._press(key, "", self._label) for key in "0123456789"}
+        self._choices = self.row([])
+        n = len(self.session.items)
+        self._place = ipywidgets.BoundedIntText(
+            1, min=1, max=n, description="Item", layout=ipywidgets.Layout(width="150px")
+        )
+        self._filter = ipywidgets.Dropdown(
+            options=[_EVERY, _OPEN, _NOTED, _DIFFERENT], description="← → over"
+        )
+        self._place.observe(self._jump, "value")
         super().__init__(self._rows(), self.session.kind.title, _KEYS)
         self.add_class("rb-labelling")
         self._draw()
@@ -116,12 +145,14 @@ class LabellingTool(Panel):
             name: self._press(name, words, self._move, hint)
             for name, (words, hint) in _NAVIGATION.items()
         }
-        keys = "digits label, ← → move, ↑ ↓ choose the question, Enter next open."
+        keys = "digits label, ← → move, ↑ ↓ choose the question, Enter next open, Backspace undo."
         hint = f"<span class='rb-quiet'>Click the form, then: {keys}</span>"
         above = [ipywidgets.HTML(hint), self._head, self._item]
+        compare = self.button("Show agreement", lambda: self._draw_agreement(asked=True))
         below = [
-            self.row(self._buttons.values()),
+            self._choices,
             self.row([*ways.values(), self._note]),
+            self.row([self._place, self._filter, compare]),
             self._agreement,
         ]
         return [*above, self._asked, *below]
@@ -143,12 +174,22 @@ class LabellingTool(Panel):
         """Compare with everybody else who has labelled: tables of
         `ragbench.labelling.people.agreement` by name.
         """
-        session = self.session
-        if session.labels.empty:
+        labels = self.session.labels
+        if labels.empty:
             return {}
+        others = self._others().groupby("annotator", sort=False)
+        return {name: agreement(labels, own, resamples=500) for name, own in others}
+
+    def _others(self) -> pd.DataFrame:
+        """What everybody else says, from the label files of the folder."""
+        session = self.session
         rows = current(load_labels(session.path.parent), session.kind.name)
-        others = rows[rows["annotator"] != session.annotator].groupby("annotator", sort=False)
-        return {name: agreement(session.labels, own, resamples=500) for name, own in others}
+        return rows[rows["annotator"] != session.annotator]
+
+    def _differing(self) -> set[str]:
+        """The items of which somebody else says something else."""
+        both = self.session.labels.merge(self._others(), on=["item", "aspect"])
+        return set(both.loc[both["label_x"] != both["label_y"], "item"])
 
     def _press(
         self, name: str, words: str, action: Callable[[str], None], hint: str = ""
@@ -179,10 +220,39 @@ class LabellingTool(Panel):
             session.step_aspect(-1)
         elif way == "down":
             session.step_aspect(1)
-        elif way == "back":
-            session.go(session.position - 1)
+        elif way == "undo":
+            session.undo()
         else:
-            session.go(session.position + 1)
+            self._step(backwards=way == "back")
+
+    def _step(self, *, backwards: bool) -> None:
+        """Show the next item of those chosen, or the one before; stay at the ends."""
+        session = self.session
+        chosen = self._chosen()
+        if backwards:
+            before = [place for place in chosen if place < session.position]
+            session.go(max(before, default=session.position))
+        else:
+            after = [place for place in chosen if place > session.position]
+            session.go(min(after, default=session.position))
+
+    def _chosen(self) -> list[int]:
+        """The positions of the items that the filter names."""
+        session = self.session
+        if self._filter.value == _EVERY:
+            return [*range(len(session.items))]
+        if self._filter.value == _OPEN:
+            return session.open_positions()
+        if self._filter.value == _NOTED:
+            return [i for i, item in enumerate(session.items) if session.note(item)]
+        differing = self._differing()
+        return [i for i, item in enumerate(session.items) if item.id in differing]
+
+    def _jump(self, change: Mapping[str, Any]) -> None:
+        """Show the item of the number that was typed."""
+        place = change["new"] - 1
+        if place != self.session.position:
+            self._after(lambda _: self.session.go(place), "")
 
     def _draw(self) -> None:
         session = self.session
@@ -192,15 +262,27 @@ class LabellingTool(Panel):
         if self._shown != session.position:
             self._item.value = HTML.item(session)
             self._shown = session.position
+            self._place.value = session.position + 1
 
     def _draw_buttons(self, choices: Mapping[str, str], label: str) -> None:
-        """Show a button for each choice, the one of the present label in colour."""
-        for key, button in self._buttons.items():
-            button.layout.display = None if key in choices else "none"
-            button.description = f"{key}  {choices.get(key, '')}"
+        """Show a button for each choice, in the order of the scale; the present label in colour."""
+        has_categories = self.session.kind.name == "grade" and not self.session.item.labels
+        for key, words in choices.items():
+            button = self._buttons[key]
+            button.description = f"{key}  {words}"
             button.button_style = {label: "primary"}.get(key, "")
+            for look in _LOOKS.values():
+                button.remove_class(look)
+            if has_categories:
+                button.add_class(_LOOKS[key])
+        buttons = tuple(self._buttons[key] for key in choices)
+        if self._choices.children != buttons:
+            self._choices.children = buttons
 
-    def _draw_agreement(self) -> None:
+    def _draw_agreement(self, *, asked: bool = False) -> None:
+        """Show the agreement once all items are labelled, or when asked: labels are given blind."""
+        if not asked and self.session.done < len(self.session.items):
+            return
         try:
             tables = self.agreement()
         except RagbenchError as error:  # another person's file: no reason not to label

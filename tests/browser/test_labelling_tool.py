@@ -6,10 +6,14 @@ import pytest
 
 from ragbench.labelling import people
 
-IMPORTS = "from ragbench import data, load_graded_answers, widgets\nfrom ragbench.labelling import people\n"
-GRADES = f"""{IMPORTS}questions = data.load_minihop().questions
-answers = load_graded_answers("test")[:5]
-items = people.grade_items(questions, answers)"""
+IMPORTS = "from ragbench import data, label_items, load_graded_answers, widgets\nfrom ragbench.labelling import people\n"
+GRADES = f"""{IMPORTS}questions = {{question.id: question for question in data.load_minihop().questions}}
+rows = []
+for answer in load_graded_answers("test")[:5]:
+    question = questions[answer.question_id]
+    row = {{"item": answer.meta["id"], "question": question.text, "answer": answer.text}}
+    rows.append(row | {{"reference": question.answer, "references": question.facts()}})
+items = label_items(rows)"""
 TWO = f"""{IMPORTS}pair = {{"one": "It is red.", "two": "It is green."}}
 items = [people.LabelItem(f"p{{i}}", {{"Question": f"What colour is {{i}}?"}}, pair) for i in range(2)]"""
 
@@ -71,6 +75,8 @@ def test_grades_by_keyboard_and_mouse_are_on_the_disk_and_resumed(open_notebook,
     assert [form.rows()[-1][name] for name in ("item", "label")] == [order[2], "2"]
     form.press("ArrowLeft", sees="item 4 of 5")
     form.press("Enter", sees="item 5 of 5")
+    form.press("Backspace", 4, "item 3 of 5")  # the correction is taken back
+    form.press("2", 5, "item 5 of 5 · 4 done")
     form.press("9")  # no grade
     form.book.page.wait_for_timeout(200)
     assert len(form.rows()) == 5
@@ -106,8 +112,7 @@ def test_a_note_is_typed_without_its_digits_becoming_labels(open_notebook, tmp_p
     note.press_sequentially("see page 45")
     form.book.page.wait_for_timeout(200)
     assert form.rows() == []
-    note.press("Tab")
-    form.focus()
+    note.press("Enter")
     form.press("2", 1, "item 2 of 5")
     assert form.rows()[0]["note"] == "see page 45"
     assert note.input_value() == ""

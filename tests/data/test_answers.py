@@ -350,6 +350,7 @@ TRICKY = [
     {
         "question": 'é, "quoted"; =1+1\nwhere?',
         "answer": "",
+        "answer_is_empty": True,
         "reference": "x",
         "chunks": ["[1] a; b", "c"],
     },
@@ -398,12 +399,23 @@ def test_a_csv_with_other_line_ends_is_read(put, text):
     assert read_answers(lines)["answer"].tolist() == ["a", "b"]
 
 
-def test_an_empty_answer_or_context_of_a_csv_is_a_text_as_in_json_and_a_cell_may_be_long(tmp_path):
-    row = {"answer": "", "context": "", "reference": "", "question": "q" * 2_000_000}
+def test_an_empty_context_of_a_csv_is_a_text_as_in_json_and_a_cell_may_be_long(tmp_path):
+    row = {"answer": "a", "context": "", "reference": "", "question": "q" * 2_000_000}
     for name in ("a.csv", "a.jsonl"):
         read = read_answers(stored(tmp_path, name, [row])).loc[0]
-        assert read[["answer", "context", "reference"]].tolist() == ["", "", None], name
+        assert read[["answer", "context", "reference"]].tolist() == ["a", "", None], name
         assert len(read["question"]) == 2_000_000
+
+
+def test_an_empty_answer_of_a_csv_is_missing_with_a_warning_unless_it_is_said_to_be_one(put):
+    with pytest.warns(UserWarning, match="empty answers that count as missing: 2 .true in the"):
+        read = read_answers(put("a.csv", "question,answer\np,a\nq,\nr,\n"))
+    assert read["answer"].tolist() == ["a", None, None]
+    said = "question,answer,answer_is_empty\np,a,False\nq,,True\nr,,False\ns,,\n"
+    with pytest.warns(UserWarning, match="empty answers that count as missing: 2 "):
+        read = read_answers(put("b.csv", said))
+    assert read["answer"].tolist() == ["a", "", None, None]
+    assert read_answers([{"question": "q", "answer": ""}])["answer"].tolist() == [""]
 
 
 def test_a_column_that_occurs_twice_is_named(put):

@@ -104,7 +104,7 @@ def test_the_recorded_answers_are_those_that_were_labelled(tmp_path):
     from ragbench.data.ragchecker import read_ragchecker
     from ragbench.papers.ragchecker import clapnq_grid
     from ragbench.paths import packaged_data
-    from ragbench.recordings import RECORDINGS, replay
+    from recorded import RECORDINGS, replay
 
     model = RECORDINGS["qwen"].chat_model(num_predict=512, num_ctx=4096)
     with replay(packaged_data("clapnq", "replies.jsonl.gz")) as tape:

@@ -29,6 +29,7 @@ from ragbench.data import (
     validate,
 )
 from ragbench.data.files import FileRecord, Filled, as_record
+from ragbench.data.user import save_questions
 from ragbench.errors import ConfigError, DataError
 from ragbench.paths import packaged_data
 from ragbench.records import Dataset, Document, Question
@@ -221,7 +222,7 @@ def test_a_column_named_in_fields_has_to_be_there(put):
     [
         (load_hotpotqa, "ragbench data fetch hotpotqa"),
         (load_clapnq, r"RAGBENCH_DATA/clapnq/clapnq_dev_answerable\.jsonl"),
-        (load_dragonball, "data generate"),
+        (load_dragonball, "notebook 40"),
         (load_wikieval, "set RAGBENCH_DATA"),
         (load_ragchecker_meta, "RAGBENCH_DATA/ragchecker"),
     ],
@@ -568,3 +569,13 @@ def test_records_of_another_kind_are_refused_where_they_are_made():
             Dataset("mine", questions, ())
     with refused(DataError, "documents of mine: item 0"):
         Dataset("mine", (), ["a text"])
+
+
+def test_questions_are_not_written_over_others(tmp_path):
+    path = tmp_path / "q.jsonl"
+    question = Question("q", "Who?", "Ann")
+    for _ in range(2):  # the same ones are
+        save_questions([question], path)
+    with pytest.raises(DataError, match="there is a file"):
+        save_questions([Question("q", "Who?", "Bea")], path)
+    assert "Ann" in path.read_text()

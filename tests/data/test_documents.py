@@ -93,10 +93,58 @@ def html(folder, text):
         ),
         ("<p>Köln".encode("latin-1"), "Köln"),
         ('<meta charset="koi8-r"><p>Дом'.encode("koi8-r"), "Дом"),
+        ("<p>caf\xe9 \x93a\x94 \x80".encode("latin-1"), "café “a” €"),
+        ("<meta charset=iso-8859-1><p>\x93a\x94".encode("latin-1"), "“a”"),
+        (
+            b"<meta http-equiv=content-type content='text/html; charset=x-none'><p>caf\xe9 \x85",
+            "café …",
+        ),
+        ("<?xml version='1.0' encoding='koi8-r'?><p>Дом".encode("koi8-r"), "Дом"),
+        ("<p>Дом".encode("utf-16"), "Дом"),
+        ("<meta charset=gb2312><p>镕".encode("gb18030"), "镕"),
     ],
 )
 def test_html_is_read_as_a_browser_shows_it(tmp_path, text, read):
     assert html(tmp_path, text) == read
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("10<sup>6</sup> cells", "10⁶ cells"),
+        ("10<sup>−3</sup> m<sup>-2</sup>", "10⁻³ m⁻²"),
+        ("5 km<sup>2</sup>, (a+b)<sup>2</sup>, R<sup>2</sup>", "5 km², (a+b)², R²"),
+        ("x<sup>2</sup>y<sup>3</sup>, 2<sup>n</sup>", "x²y³, 2ⁿ"),
+        ("10<sup>1<b>2</b></sup>, 10<span style='vertical-align: super'>6</span>", "10¹², 10⁶"),
+        ("Ca<sup>2+</sup>, <sup>14</sup>C", "Ca²⁺, ¹⁴C"),
+        ("the 1<sup>st</sup>, XIX<sup>e</sup>", "the 1st, XIXe"),
+        ("1<sup>1</sup>/<sub>2</sub>", "1¹/2"),
+        ("in 1841<sup>2</sup>", "in 1841 ²"),
+        ("Ely<sup>2</sup> burned.<sup>3, 4</sup>", "Ely ² burned. ³, ⁴"),
+        ("48<sup class=reference><a href='#n'>[2]</a></sup>", "48 [2]"),
+        ("48<a href='#n'><sup>2</sup></a>", "48 ²"),
+        ("48<sup id=fnref2>2</sup>", "48 ²"),
+        ("<math><msup><mn>10</mn><mn>6</mn></msup></math>", "10⁶"),
+        ("<math><msubsup><mi>x</mi><mn>1</mn><mn>2</mn></msubsup></math>", "x1²"),
+        ("<math><mfrac><mn>1</mn><mn>2</mn></mfrac></math>", "1/2"),
+    ],
+)
+def test_raised_numbers_of_html_stay_apart_from_what_they_stand_at(tmp_path, text, read):
+    assert html(tmp_path, f"<p>{text}</p>") == read
+
+
+@pytest.mark.parametrize(
+    "five",
+    [
+        "<del>5</del>",
+        "<s>5</s>",
+        "<strike>5</strike>",
+        "<del><p>5</p></del>",
+        "<span style='text-decoration: line-through'>5</span>",
+    ],
+)
+def test_what_is_struck_out_of_html_is_left_out(tmp_path, five):
+    assert html(tmp_path, f"<p>with {five}<ins>6</ins> sails") == "with 6 sails"
 
 
 WORDS = itertools.count()
@@ -193,8 +241,10 @@ def blocks(draw):
     return paragraph, read
 
 
-def word_file(path, body):
-    """Save a DOCX whose body begins with some XML, and which has a header and a footer."""
+def word_file(path, body, styles=""):
+    """Save a DOCX whose body begins with some XML, and which has a header, a footer and further
+    styles.
+    """
     import docx
 
     letter = docx.Document()
@@ -205,6 +255,9 @@ def word_file(path, body):
         parts = {name: packed.read(name) for name in packed.namelist()}
     parts["word/document.xml"] = parts["word/document.xml"].replace(
         b"<w:body>", b"<w:body>" + body.encode()
+    )
+    parts["word/styles.xml"] = parts["word/styles.xml"].replace(
+        b"</w:styles>", styles.encode() + b"</w:styles>"
     )
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, content in parts.items():
@@ -225,6 +278,103 @@ def test_runs_of_a_docx_join_within_words_and_breaks_divide_them(tmp_path):
     body = f"<w:p>{runs}</w:p><w:p><w:r><w:t>end</w:t></w:r></w:p>"
     (document,) = load_documents(word_file(tmp_path / "a.docx", body))
     assert document.text == "top\nCO2\na\tb-\nend\nfoot"
+
+
+STYLES = {
+    "shy": ("character", "<w:rPr><w:vanish/></w:rPr>"),
+    "shy too": ("character", "<w:basedOn w:val='shy'/>"),
+    "bold": ("character", "<w:basedOn w:val='shy'/><w:rPr><w:vanish w:val='false'/></w:rPr>"),
+    "note": ("paragraph", "<w:rPr><w:vanish w:val='1'/></w:rPr>"),
+    "high": ("character", "<w:rPr><w:vertAlign w:val='superscript'/></w:rPr>"),
+    "loop": ("character", "<w:basedOn w:val='loop'/>"),
+}
+
+
+def word_text(folder, run, text="seen", before="", paragraph=""):
+    """The text of a DOCX of one paragraph, whose last run has these properties."""
+    styles = [
+        f"<w:style w:type='{kind}' w:styleId='{name}'>{inner}</w:style>"
+        for name, (kind, inner) in STYLES.items()
+    ]
+    body = (
+        f"<w:p><w:pPr>{paragraph}</w:pPr><w:r><w:t>{before}</w:t></w:r>"
+        f"<w:r><w:rPr>{run}</w:rPr><w:t>{text}</w:t></w:r></w:p>"
+    )
+    (document,) = load_documents(word_file(folder / "a.docx", body, "".join(styles)))
+    return document.text.removeprefix("top\n").removesuffix("foot").strip()
+
+
+@pytest.mark.parametrize(
+    ("run", "paragraph", "is_seen"),
+    [
+        ("<w:vanish/>", "", False),
+        ("<w:vanish w:val='1'/>", "", False),
+        ("<w:vanish w:val='true'/>", "", False),
+        ("<w:vanish w:val='0'/>", "", True),
+        ("<w:vanish w:val='false'/>", "", True),
+        ("<w:vanish w:val='off'/>", "", True),
+        ("<w:strike/>", "", False),
+        ("<w:strike w:val='0'/>", "", True),
+        ("<w:dstrike w:val='on'/>", "", False),
+        ("<w:rStyle w:val='shy'/>", "", False),
+        ("<w:rStyle w:val='shy too'/>", "", False),
+        ("<w:rStyle w:val='bold'/>", "", True),
+        ("<w:rStyle w:val='loop'/>", "", True),
+        ("<w:rStyle w:val='shy'/><w:vanish w:val='0'/>", "", True),
+        ("", "<w:pStyle w:val='note'/>", False),
+        ("<w:vanish w:val='0'/>", "<w:pStyle w:val='note'/>", True),
+        ("<w:rStyle w:val='shy'/>", "<w:pStyle w:val='note'/>", True),  # one toggles the other
+    ],
+)
+def test_a_property_of_word_that_is_on_or_off_is_read_by_its_value(
+    tmp_path, run, paragraph, is_seen
+):
+    assert word_text(tmp_path, run, paragraph=paragraph) == ("seen" if is_seen else "")
+
+
+def test_a_hidden_default_style_of_word_hides_what_has_no_other(tmp_path):
+    styles = (
+        "<w:style w:type='paragraph' w:default='1' w:styleId='d'><w:rPr><w:vanish/></w:rPr></w:style>"
+        "<w:style w:type='paragraph' w:styleId='e'/>"
+    )
+    body = (
+        "<w:p><w:r><w:t>hidden</w:t></w:r></w:p>"
+        "<w:p><w:pPr><w:pStyle w:val='e'/></w:pPr><w:r><w:t>seen</w:t></w:r></w:p>"
+    )
+    (document,) = load_documents(word_file(tmp_path / "a.docx", body, styles))
+    assert document.text.split() == ["top", "seen", "foot"]
+
+
+RAISED = "<w:vertAlign w:val='superscript'/>"
+
+
+@pytest.mark.parametrize(
+    ("before", "run", "text", "read"),
+    [
+        ("10", RAISED, "6", "10⁶"),
+        ("10", "<w:rStyle w:val='high'/>", "-3", "10⁻³"),
+        ("km", RAISED, "2", "km²"),
+        ("in 1841", RAISED, "2", "in 1841 ²"),
+        ("Ely", RAISED, "2", "Ely ²"),
+        ("1", RAISED, "st", "1st"),
+        ("10", "<w:vertAlign w:val='baseline'/>", "6", "106"),
+        ("CO", "<w:vertAlign w:val='subscript'/>", "2", "CO2"),
+    ],
+)
+def test_raised_numbers_of_word_stay_apart_from_what_they_stand_at(
+    tmp_path, before, run, text, read
+):
+    assert word_text(tmp_path, run, text, before) == read
+
+
+def test_powers_and_fractions_of_a_formula_of_word_are_seen(tmp_path):
+    math = "xmlns:m='http://schemas.openxmlformats.org/officeDocument/2006/math'"
+    run = "<m:r><m:t>{}</m:t></m:r>".format
+    power = f"<m:sSup><m:e>{run(10)}</m:e><m:sup>{run(6)}</m:sup></m:sSup>{run(7)}"
+    half = f"<m:f><m:num>{run(1)}</m:num><m:den>{run(2)}</m:den></m:f>"
+    body = f"<w:p><m:oMath {math}>{power}{run('+')}{half}</m:oMath></w:p>"
+    (document,) = load_documents(word_file(tmp_path / "a.docx", body))
+    assert document.text == "top\n10⁶7+1/2\nfoot"
 
 
 BOMBS = {
@@ -321,3 +471,13 @@ def test_what_to_do_about_each_kind_of_bad_file_is_said(tmp_path):
     assert caught.value.do.startswith("open it, and save or export it again; in Excel: File")
     assert caught.value.do.count("in Excel") == 1
     assert caught.value.expected == "a whole PDF file without a password; text in UTF-8"
+
+
+def test_a_pdf_that_needs_a_package_says_which(tmp_path, monkeypatch):
+    def reader(_):
+        raise RuntimeError("cryptography>=3.1 is required for AES algorithm")
+
+    monkeypatch.setattr("pypdf.PdfReader", reader)
+    (tmp_path / "a.pdf").write_bytes(b"%PDF-1.7")
+    with refused(ConfigError, r"a\.pdf: cryptography(.|\n)*do: pip install cryptography"):
+        load_documents(tmp_path)

@@ -49,6 +49,22 @@ QUESTIONS = [
 ]
 
 
+def test_the_clone_is_a_folder_and_its_release_goes_before_what_was_rebuilt(tmp_path, write_lines):
+    clone = "rageval/dragonball_dataset"
+    for place in ("", f"{clone}/"):
+        (tmp_path / place).mkdir(parents=True, exist_ok=True)
+    write_lines(f"{clone}/dragonball_docs.jsonl", *DOCUMENTS)
+    write_lines("dragonball_queries_rebuilt.jsonl", QUESTIONS[0])
+    assert load_dragonball(tmp_path).meta["setting"] == "rebuilt"
+    write_lines(f"{clone}/dragonball_queries.jsonl", *QUESTIONS)
+    loaded = load_dragonball(tmp_path)
+    assert (loaded.meta["setting"], len(loaded.questions), len(loaded.documents)) == (
+        "release",
+        3,
+        2,
+    )
+
+
 @pytest.fixture
 def folder(tmp_path, write_lines):
     def write(questions=QUESTIONS):
@@ -114,7 +130,7 @@ def test_unknown_language_domain_and_folder(folder, tmp_path):
     with refused(ConfigError, "finance, law, medicine"):
         load_dragonball(folder(), domain="Finance")
     (tmp_path / "empty").mkdir()
-    with refused(DataError, "has no questions file"):
+    with refused(DataError, "has no file of questions, or none of documents"):
         load_dragonball(tmp_path / "empty")
 
 

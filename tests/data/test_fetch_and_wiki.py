@@ -15,9 +15,9 @@ import pytest
 from checks import refused
 from notebook_parts import parts
 
-from ragbench.data import fetch_hotpotqa, hotpotqa
+from ragbench.data import fetch, fetch_hotpotqa, hotpotqa
 from ragbench.data.hotpotqa import OFFICIAL_NAME
-from ragbench.errors import DataError
+from ragbench.errors import ConfigError, DataError
 from ragbench.records import Document
 
 BODY = json.dumps([{"_id": f"q{i}", "question": "x" * 100} for i in range(2000)]).encode()
@@ -49,6 +49,29 @@ def server(monkeypatch, tmp_path):
     cls.url = f"http://127.0.0.1:{http.server_address[1]}/{OFFICIAL_NAME}"
     yield cls
     http.shutdown()
+
+
+def test_published_files_go_where_the_loaders_look_with_their_digests(
+    server, monkeypatch, tmp_path
+):
+    host = server.url.rpartition("/")[0]
+    digest = hashlib.sha256(BODY).hexdigest()
+    files = {"data/known.jsonl": digest, "data/unknown.json": None}
+    monkeypatch.setitem(fetch.SOURCES, "made", fetch.Source("me/set", "c0ffee", "made/x", files))
+    monkeypatch.delenv("RAGBENCH_DATA", raising=False)
+    with refused(ConfigError, "no RAGBENCH_DATA"):
+        fetch.fetch_source("made", host)
+    monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
+    fetched = fetch.fetch_source("made", host)
+    places = [tmp_path / "made" / "x" / name for name in ("known.jsonl", "unknown.json")]
+    assert fetched == dict.fromkeys(places, digest)
+    assert server.requests == [f"/me/set/c0ffee/{path}" for path in files]
+    fetch.fetch_source("made", host)
+    assert len(server.requests) == 2  # they are there
+    other = fetch.Source("me/set", "c0ffee", "made/y", {"known.jsonl": "0" * 64})
+    monkeypatch.setitem(fetch.SOURCES, "made", other)
+    with refused(DataError, "hash"):
+        fetch.fetch_source("made", host)
 
 
 def test_a_download_is_accepted_by_its_hash_and_made_once(server, tmp_path):

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from ragbench.data.answers import read_answers
-from ragbench.data.mtrag import MEASURES, load_mtrag
+from ragbench.data.mtrag import PEOPLES_MEASURES, load_mtrag
 from ragbench.metrics.nuggets import nugget_metrics
 from ragbench.paths import packaged_data, shared_data
 
@@ -51,6 +51,16 @@ def test_mtrag_has_what_its_paper_counts(mtrag):
     assert counts.to_dict() == {4: 890, 3: 261, 2: 159, 1: 109}
 
 
+def test_mtrags_raters_share_out_their_preferences_among_three_answers(mtrag):
+    by_rater = mtrag.preferences.groupby("question_id")["win_rate"]
+    assert len(mtrag.preferences) == 3 * 477
+    assert set(mtrag.preferences["win_rate"]) == {0, 0.5, 1}
+    # three raters; each orders three answers, and of a tie both may have won
+    assert by_rater.sum().between(4.5, 6).all()
+    first = mtrag.preferences.iloc[:3]["win_rate"].tolist()
+    assert first == [0.5, 0.0, 1.0]
+
+
 def test_mtrags_grades_are_those_of_the_file(mtrag):
     name = "reference_subset_with_human_evaluations.json.gz"
     raw = json.loads(gzip.decompress(packaged_data("mtrag", name).read_bytes()))
@@ -66,7 +76,7 @@ def test_mtrags_grades_are_those_of_the_file(mtrag):
             "RougeL": rouge["value"],
         }
         assert mtrag.answers.loc[place, [*answer]].to_dict() == answer
-        for measure in MEASURES:
+        for measure in PEOPLES_MEASURES:
             values = [int(one["value"]) for one in annotations[measure].values()]
             mean = means[answer["question_id"], answer["system"], measure]
             assert mean == pytest.approx(sum(values) / len(values))

@@ -10,7 +10,7 @@ from checks import refused
 from notebook_parts import parts
 
 from ragbench import data, papers
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import ConfigError, DataError, NotHereError
 from ragbench.metrics.reference_free import answer_relevance
 
 BOOK = parts("30")
@@ -48,6 +48,17 @@ def test_rows_keep_the_fields_names_and_make_the_papers_three_comparisons(write_
     assert {f.id, a.id, c.id} == {"wikieval-01"}
     with refused(ConfigError, "did you mean 'faithfulness'"):
         data.wikieval_pairs(loaded, "faithfulnes")
+
+
+def test_the_releases_parquet_file_is_read_from_its_folder(write_lines, tmp_path):
+    pytest.importorskip("pyarrow")
+    as_lines = data.load_wikieval(write_lines("w.jsonl", ROW))
+    (tmp_path / "clone" / "data").mkdir(parents=True)
+    pd.DataFrame([ROW]).to_parquet(tmp_path / "clone" / "data" / "train-00000-of-00001.parquet")
+    pd.testing.assert_frame_equal(data.load_wikieval(tmp_path / "clone"), as_lines, check_like=True)
+    (tmp_path / "none").mkdir()
+    with refused(NotHereError, "WikiEval is not in"):
+        data.load_wikieval(tmp_path / "none")
 
 
 def test_bad_rows_are_named_by_file_and_line(write_lines):

@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from notebook_parts import parts
 
-from ragbench.data import load_ragchecker_meta, read_ragchecker
+from ragbench import papers
+from ragbench.data import load_ragchecker_baselines, load_ragchecker_meta, read_ragchecker
 from ragbench.data.files import read_jsonl
 from ragbench.data.ragchecker import ASPECTS, LABELS, RetrievedText, claim_text
-from ragbench.errors import DataError
+from ragbench.errors import DataError, NotHereError
 
 RECORD = {
     "query_id": "q1",
@@ -235,6 +236,56 @@ def test_a_response_without_recorded_scores_has_nan(meta_folder, change):
     meta = load_ragchecker_meta(meta_folder(change)).set_index("id")
     assert math.isnan(meta.loc["1", "recorded overall"][0])
     assert meta.loc["0", "recorded overall"] == [0, 0.5]
+
+
+def baseline(name: str, *pairs: tuple, metric: str) -> str:
+    """A baseline's file: no field but its scores; NaN is the bare word, as the authors write it."""
+    rows = [{f"model{i}": {name: {metric: x}} for i, x in enumerate(p, 1)} for p in pairs]
+    return json.dumps(rows)
+
+
+def test_baselines_are_read_by_position_and_nan_stays(put, tmp_path, monkeypatch):
+    one = baseline("ares", (0.5, 1), (float("nan"), 0), metric="Answer Relevance Scores")
+    assert "NaN" in one
+    both = json.loads(one)
+    for row in both:
+        for side in row.values():
+            side["ares"]["Answer Faithfulness Scores"] = 0.25
+    put("baseline_ares_llama3.json", both)
+    found = load_ragchecker_baselines(tmp_path)
+    assert list(found) == ["ARES | Answer Relevance", "ARES | Answer Faithfulness"]
+    expected = [[0.5, 1], [math.nan, 0]]
+    assert np.array_equal(found["ARES | Answer Relevance"], expected, equal_nan=True)
+    assert load_ragchecker_baselines(tmp_path, judge=None) == {}
+    put("baseline_ares.json", both)
+    assert list(load_ragchecker_baselines(tmp_path, judge=None)) == list(found)
+    monkeypatch.delenv("RAGBENCH_DATA", raising=False)
+    with refused(NotHereError, "RAGChecker's baselines is not on this machine"):
+        load_ragchecker_baselines()
+
+
+IN_THE_FILES = {  # in the order of the rows of Table 5
+    "crud": ["bleu-avg", "rouge-L", "bertScore", "QA_avg_F1", "QA_recall"],
+    "trulens": ["groundedness", "answer_relevance"],
+    "ares": ["Answer Relevance Scores", "Answer Faithfulness Scores"],
+    "ragas": ["faithfulness", "answer_correctness", "answer_similarity", "answer_relevancy"],
+}
+
+
+def test_each_row_of_table_5_has_its_metric_in_the_files(put, tmp_path):
+    for name, metrics in IN_THE_FILES.items():
+        scores = {metric: place / 10 for place, metric in enumerate(metrics)}
+        put(f"baseline_{name}_llama3.json", [{"model1": {name: scores}, "model2": {name: scores}}])
+    found = {row: scores[0, 0] for row, scores in load_ragchecker_baselines(tmp_path).items()}
+    printed = papers.published("ragchecker", "Table 5")["row"].unique()
+    assert list(found) == [row for row in printed if not row.startswith(("RAGChecker", "Human"))]
+    assert [*found.values()] == [0, 0.1, 0.2, 0, 0.1, 0, 0.1, 0, 0.1, 0.2, 0.3, 0.3, 0.4]
+
+
+def test_a_baseline_without_a_metric_is_named_with_its_record(put, tmp_path):
+    put("baseline_ragas_llama3.json", baseline("ragas", (1, 0), metric="faithfulness"))
+    with refused(DataError, "record 1 has another shape: KeyError 'answer_correctness'"):
+        load_ragchecker_baselines(tmp_path)
 
 
 @pytest.mark.data

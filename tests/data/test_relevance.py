@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
+import pandas as pd
 import pytest
 from checks import refused
 
 import ragbench as rb
 from ragbench import data
 from ragbench.data.relevance import judgements
-from ragbench.errors import DataError
+from ragbench.errors import ConfigError, DataError
 from ragbench.records import Chunk, Hit
 
 
@@ -111,3 +114,96 @@ def test_hits_are_written_as_a_run_that_keeps_their_order(tmp_path):
 def test_ids_with_blanks_go_into_a_run(tmp_path):
     path = data.write_trec_run({"q 1": ["Ada Ruck", "b"]}, tmp_path / "run.txt")
     assert path.read_text() == "q%201 Q0 Ada%20Ruck 1 2 ragbench\nq%201 Q0 b 2 1 ragbench\n"
+
+
+@pytest.mark.parametrize(
+    ("retrieved", "relevant"),
+    [
+        ("d1, d2", "d2"),
+        ("d1;d2", "d2"),
+        ("d1 d2", "d2"),
+        ("d1||d2", "d2"),
+        ("d1|d2", "d2"),
+        ("d1\nd2", "d2"),
+        ("d1、d2", "d2"),
+        ("('d1', 'd2')", "{'d2'}"),
+        ('["d1", "d2"]', '{"d2": 2, "d3": null}'),
+        ("1 2", "{'2': 1}"),
+        ("Ely, Mill; Ada Ruck", "Ada Ruck"),
+        ('{"d1": 0.9, "d3": 0.1, "d2": 0.5}', "d2"),  # by score
+    ],
+)
+def test_ids_in_one_cell_are_divided_by_one_rule(tmp_path, put, retrieved, relevant):
+    rows = [{"retrieved": retrieved, "relevant": relevant}]
+    for source in (rows, pd.DataFrame(rows), put("a.jsonl", json.dumps(rows[0]))):
+        assert rb.score(source, ["RR"])["RR"].tolist() == [0.5]
+    pd.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
+    assert rb.score(tmp_path / "a.csv", ["RR"])["RR"].tolist() == [0.5]
+
+
+def test_an_id_with_a_blank_and_no_digit_is_one_id():
+    rows = [{"retrieved": "Bea Ruck", "relevant": "Ada Ruck"}]
+    with pytest.warns(UserWarning, match="no row"):
+        assert rb.score(rows, ["RR"])["RR"].tolist() == [0.0]
+
+
+@pytest.mark.parametrize("gains", ['{"d1": 1, "d1": 2}', '{"d1": 1', "{d1: 1}"])
+def test_gains_that_cannot_be_read_are_refused(gains):
+    with refused(DataError, "'relevant'"):
+        data.read_answers([{"retrieved": ["d1"], "relevant": gains}])
+
+
+def test_ids_of_a_questions_file_are_divided_by_the_same_rule(put):
+    path = put("q.csv", "question,answer,relevant\nWho?,Ada,d1;d2\n")
+    documents = [{"id": name, "text": "Ada."} for name in ("d1", "d2")]
+    assert judgements(data.load_questions(path, documents)) == {"line-2": {"d1": 1, "d2": 1}}
+
+
+@pytest.mark.parametrize(
+    ("retrieved", "relevant"),
+    [
+        (["d2#3"], ["d2"]),
+        (["D2"], ["d2"]),
+        (["d2.txt", "d3.txt"], {"d2": 1, "d1": 0}),
+        (["2"], ["d2"]),
+        (["d2 "], ["d2"]),
+    ],
+)
+def test_ids_that_never_meet_are_said_once_with_one_of_each(recwarn, retrieved, relevant):
+    rb.rank_table([retrieved, retrieved], [relevant, relevant])
+    (warning,) = recwarn.list
+    shown = f"{retrieved[0]!r} was retrieved, 'd2' is relevant"
+    assert f"of no row is any retrieved id relevant: {shown}" in str(warning.message)
+    recwarn.clear()
+    rb.rank_table([retrieved, ["d2"]], [relevant, relevant])
+    rb.rank_table([[], ["d2"]], [relevant, []])
+    assert not recwarn.list
+
+
+def test_a_document_with_the_id_of_its_question_is_left_out_of_the_ranking():
+    rows = [{"question_id": 7, "retrieved": ["7", "d1"], "relevant": ["d1"]}]
+    with pytest.warns(UserWarning, match="in 1 rankings .* BEIR's ignore_identical_ids"):
+        assert rb.score(rows, ["nDCG@10"])["nDCG@10"].tolist() == [1.0]
+    with pytest.warns(UserWarning, match="in 1 rankings"):
+        ranked = rb.rank_table([[7.0, "d1", 7]], [["d1"]], ["RR", "P@2"], ["7"])
+    assert ranked.iloc[0].tolist() == [1.0, 0.5]
+    assert rb.rank_table([[7, "d1"]], [["d1"]], ["RR"])["RR"].tolist() == [0.5]
+    judged = rb.rank_table([[7, "d1"]], [{7: 1, "d1": 1}], ["R@1"], [7])  # it is relevant
+    assert judged["R@1"].tolist() == [0.5]
+
+
+@pytest.mark.parametrize("text", ["query-id\tcorpus-id\tscore\n", "q1\td1\t1\n", "q1 0 d1 1"])
+def test_judgements_of_one_line_are_no_data_set_without_questions(beir, put, text):
+    folder = beir()
+    put("scifact/qrels/test.tsv", text)
+    with refused(DataError, r"test\.tsv holds no judgement"):
+        data.load_beir(folder)
+
+
+def test_rankings_without_hits_are_scored_and_a_measure_without_its_program_is_refused():
+    ranked = rb.rank_table([[], ["a"]], [["a"], ["a"]], ["Judged@10", "ERR@5", "nDCG@10", "infAP"])
+    assert ranked.iloc[0].tolist() == [0.0] * 4
+    assert ranked["Judged@10"].tolist() == [0.0, 1.0]
+    assert rb.rank_table([[]], [["a"]], ["Judged@10"])["Judged@10"].tolist() == [0.0]
+    with refused(ConfigError, "computes no INST here"):
+        rb.rank_table([[]], [["a"]], ["INST"])

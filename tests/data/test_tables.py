@@ -1,4 +1,4 @@
-"""Retrievers, data sets and chunkers by name, and a user's own as the README shows it."""
+"""Retrievers, data sets and chunkers by name, and a user's own as docs/extending.md shows it."""
 
 import json
 import re
@@ -34,11 +34,11 @@ def letters():
     return Bags(*string.ascii_lowercase, inside=True)
 
 
-def readme_code(first_line: str) -> str:
-    """Return the Python block of the README that begins so."""
+def page_code(first_line: str) -> str:
+    """Return the Python block of the page on one's own parts that begins so."""
     blocks = re.findall(
         r"```python\n(.*?)```",
-        (project_root() / "README.md").read_text(encoding="utf-8"),
+        (project_root() / "docs" / "extending.md").read_text(encoding="utf-8"),
         re.DOTALL,
     )
     return next(block for block in blocks if block.startswith(first_line))
@@ -46,11 +46,11 @@ def readme_code(first_line: str) -> str:
 
 @pytest.fixture
 def own_retriever(monkeypatch):
-    """Run the README's example; the table is as before afterwards."""
-    code = readme_code("from ragbench.retrieval import RETRIEVERS")
+    """Run the page's example; the table is as before afterwards."""
+    code = page_code("from ragbench.retrieval import RETRIEVERS")
     with monkeypatch.context() as patch:
         patch.setitem(RETRIEVERS, "SharedWords", None)
-        exec(code, {"__name__": "readme"})
+        exec(code, {"__name__": "page"})
         yield code
 
 
@@ -75,7 +75,7 @@ def experiment_file(put):
 DATA = people(3)
 
 
-def test_the_readmes_retriever_has_under_ten_lines_and_finds_the_chunk_that_shares_most_words(
+def test_the_pages_retriever_has_under_ten_lines_and_finds_the_chunk_that_shares_most_words(
     own_retriever,
 ):
     assert len([line for line in own_retriever.splitlines() if line.strip()]) < 10
@@ -84,17 +84,17 @@ def test_the_readmes_retriever_has_under_ten_lines_and_finds_the_chunk_that_shar
     assert [hit.score for hit in found[0]] == [3, 2]
 
 
-def test_the_readmes_retriever_runs_by_name_in_a_file(own_retriever, experiment_file):
+def test_the_pages_retriever_runs_by_name_in_a_file(own_retriever, experiment_file):
     rows = Experiment.from_yaml(experiment_file()).run(progress=False)
     ok = rows.groupby("retriever")["status"].agg(set).to_dict()
     assert ok == {"BM25": {"ok"}, "SharedWords": {"ok"}}
     assert rows.loc[rows["retriever"] == "SharedWords", "hits"].map(len).min() > 0
 
 
-def test_the_readmes_retriever_runs_from_the_command_line(
+def test_the_pages_retriever_runs_from_the_command_line(
     tmp_path, put, experiment_file, monkeypatch
 ):
-    put("own_retriever_of_a_test.py", readme_code("from ragbench.retrieval import RETRIEVERS"))
+    put("own_retriever_of_a_test.py", page_code("from ragbench.retrieval import RETRIEVERS"))
     monkeypatch.setitem(RETRIEVERS, "SharedWords", None)
     path = experiment_file("code: own_retriever_of_a_test.py\n")
     assert cli.main(["run", str(path)]) == 0
@@ -176,8 +176,8 @@ def test_the_papers_retrievers_are_settings_of_the_table():
     }  # fmt: skip
     assert (systems["MLQ"].k_each, systems["MLQ"].keep, systems["MMR"].fetch_k) == (10, 5, 20)
     plain = rb.BM25(CHUNKS, variant="lucene", tokenizer="plain").settings()
-    assert ragchecker.RETRIEVERS["BM25"](CHUNKS).settings() == plain
-    assert ragchecker.RETRIEVERS["hybrid"](CHUNKS).settings()["over"][0] == plain
+    assert ragchecker.PAPER_RETRIEVERS["BM25"](CHUNKS).settings() == plain
+    assert ragchecker.PAPER_RETRIEVERS["hybrid"](CHUNKS).settings()["over"][0] == plain
 
 
 def test_best_orders_by_score_then_chunk_id_and_leaves_zeros_out():

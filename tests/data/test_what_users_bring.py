@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import datetime
+import json
 import zlib
 
 import docx
+import numpy as np
 import pandas as pd
 import pytest
 from checks import refused
@@ -13,9 +17,11 @@ from retrieval_parts import chunks_of, ids_found
 
 import ragbench as rb
 from ragbench import data
-from ragbench.data.relevance import document_clusters, judgements
+from ragbench.data.relevance import judgements
 from ragbench.errors import ConfigError, DataError
 from ragbench.retrieval.text import Tokenizer
+from ragbench.stats.clusters import document_clusters
+from ragbench.text.escape import in_csv
 from ragbench.text.languages import language_of
 from ragbench.text.layout import Normalised
 from ragbench.text.sentences import split_sentences
@@ -163,7 +169,7 @@ def test_a_formula_of_katex_stands_once(put):
     copy = "<span class='katex-html' aria-hidden='true'>x2</span>"
     path = put("a.html", f"<p>So <span class='katex'>{mathml}{copy}</span> it is.")
     (document,) = data.load_documents(path)
-    assert document.text == "So x2 it is."
+    assert document.text == "So x² it is."
 
 
 CATALOGUE = b"<< /Type /Catalog /Pages 2 0 R >>"
@@ -236,8 +242,6 @@ def test_a_few_lines_of_yaml_that_stand_for_a_table_without_end_are_refused(put)
 
 
 def test_a_formula_in_brackets_is_quoted_for_spreadsheets():
-    from ragbench.text.escape import in_csv
-
     cells = ["-1 [=cmd|x]", "-1.5 [-2, 1]"]
     assert in_csv(pd.DataFrame({"a": cells}))["a"].tolist() == ["'-1 [=cmd|x]", "-1.5 [-2, 1]"]
 
@@ -255,3 +259,208 @@ def test_columns_without_a_head_that_a_spreadsheet_leaves_are_no_column_that_occ
     (tmp_path / "q.csv").write_text("question;answer;answer;\nWho?;Ada;Bea;\n")
     with refused(DataError, "a column occurs twice: question, answer, answer"):
         data.load_questions(tmp_path / "q.csv")
+
+
+def first_answer(path):
+    return data.read_answers(path)["answer"].tolist()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"Yes," he said',
+        'a 5" pipe',
+        '"Hamlet"',
+        'He said "x',
+        '"unclosed',
+        "it's",
+    ],
+)
+def test_quotation_marks_of_a_tsv_are_text_and_merge_no_rows(put, text):
+    path = put("a.tsv", f"answer\tsystem\n{text}\ta\n{text}\tb\n")
+    assert first_answer(path) == [text, text]
+
+
+@pytest.mark.parametrize("text", ['He said "x"', "two\nlines", "a\ttab", '"', '"all"'])
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+def test_a_tsv_that_its_writer_quoted_is_read_as_it_was(tmp_path, text, quoting):
+    frame = pd.DataFrame({"answer": [text, "b"], "system": ["x", "y"]})
+    frame.to_csv(tmp_path / "a.tsv", sep="\t", index=False, quoting=quoting)
+    assert first_answer(tmp_path / "a.tsv") == [text, "b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.jsonl", '{"question": "q", "answer": "a", "answer": "b"}'),
+        ("a.json", '[{"question": "q", "answer": "a", "answer": "b"}]'),
+        ("a.jsonl", '{"question": "q", "answer": "a", "meta": {"x": 1, "x": 2}}'),
+        ("a.json", '{"answer": ["a"], "question": ["q"], "answer": ["b"]}'),
+        ("a.jsonl", '{"question": "q", "answer": "a", "answer": "a"}'),
+    ],
+)
+def test_a_key_that_is_twice_in_json_is_refused(put, name, text):
+    for read in (data.load_questions, data.read_answers):
+        with refused(DataError, r"a\.jsonl?, line 1: the key '(answer|x)' is there twice"):
+            read(put(name, text))
+
+
+@pytest.mark.parametrize(
+    "text", ["-base", "=1+1", "+ a sign", "@home", "'-base", "−5 °C", "-1.5", "'tis", "''", "a'-b"]
+)
+def test_the_sign_against_formulas_is_taken_off_when_the_file_is_read_again(tmp_path, text):
+    frame = pd.DataFrame({"answer": [text], text: ["x"]})
+    in_csv(frame).to_csv(tmp_path / "a.csv", index=False)
+    read = data.read_answers(tmp_path / "a.csv")
+    assert read["answer"].tolist() == [text]
+    assert text in read
+
+
+@pytest.mark.parametrize("first", ["sep=;\n", "SEP=;\r\n", '"sep=;"\n'])
+def test_a_separator_that_the_first_line_names_is_read(put, first):
+    path = put("q.csv", f"{first}question;answer\nWho, when?;Ada, 1841\n;b\n")
+    with refused(DataError, r"q\.csv, line 4: 'question' is empty"):
+        data.load_questions(path)
+    path = put("q.csv", f"{first}question;answer\nWho, when, why?;Ada\n")
+    assert data.load_questions(path).questions[0].text == "Who, when, why?"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "('One.', 'Two.')",
+        "['One.', 'Two.']",
+        "array(['One.', 'Two.'], dtype=object)",
+        '["One.", "Two."]',
+        "frozenset({'One.', 'Two.'})",
+        "{'One.', 'Two.'}",
+    ],
+)
+def test_a_tuple_or_set_as_text_is_a_list(tmp_path, written):
+    chunks = [{"answer": "a", "chunks": written}]
+    pd.DataFrame(chunks).to_csv(tmp_path / "a.csv", index=False)
+    for source in (chunks, tmp_path / "a.csv"):
+        assert data.read_answers(source)["chunks"].tolist() == [["One.", "Two."]]
+
+
+@pytest.mark.parametrize("text", ["(1997)", "(see 3, 4)", "{x}", "('a')", "set (a)"])
+def test_a_text_in_brackets_is_one_text(text):
+    assert data.read_answers([{"answer": "a", "chunks": text}])["chunks"].tolist() == [[text]]
+
+
+def test_two_documents_of_one_title_are_refused_or_told_apart_by_id(tmp_path, put):
+    pages = [{"title": "Mill", "sentences": [text]} for text in ("It burned.", "It stands.")]
+    asked = [{"question": "q", "answer": "a", "supporting_facts": [["Mill", 0]]}]
+    with refused(DataError, "'Mill' was there before"):
+        data.load_questions(asked, pages)
+    named = [page | {"id": name} for page, name in zip(pages, ("d1", "d2"), strict=True)]
+    with refused(DataError, "'Mill' is no document's title, or that of several: then name its id"):
+        data.load_questions(asked, named)
+    asked[0]["supporting_facts"] = [["d2", 0]]
+    (question,) = data.load_questions(asked, named).questions
+    assert question.references == ("It stands.",)
+    assert question.meta["doc_ids"] == ("d2",)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (datetime.date(1841, 5, 3), "1841-05-03"),
+        (datetime.datetime(1841, 5, 3), "1841-05-03"),
+        (pd.Timestamp("1841-05-03"), "1841-05-03"),
+        (pd.Timestamp("1841-05-03 07:30"), "1841-05-03 07:30:00"),
+        (np.datetime64("1841-05-03"), "1841-05-03"),
+    ],
+)
+def test_a_date_as_true_answer_is_written_as_a_date(value, text):
+    read = data.read_answers([{"answer": "a", "reference": value}])
+    assert read["reference"].tolist() == [text]
+    (question,) = data.load_questions([{"question": "When?", "answer": value}]).questions
+    assert question.answer == text
+
+
+CASE = {
+    "name": "t",
+    "input": "Who?",
+    "actualOutput": "Ada did.",
+    "expectedOutput": "Ada",
+    "retrievalContext": ["Ada founded it."],
+    "context": ["Ada."],
+    "metricsData": [{"name": "m", "score": 1.0}],
+}
+
+
+@pytest.mark.parametrize("wrapped", [lambda run: run, lambda run: {"testRunData": run}])
+def test_a_test_run_of_deepeval_is_read(put, wrapped):
+    run = wrapped({"testCases": [CASE, CASE | {"input": "When?"}], "testPassed": 1})
+    for source in (run, put("run.json", run)):
+        read = data.read_answers(source)
+        ours = ["question", "answer", "reference", "chunks", "references"]
+        assert read[ours].iloc[0].tolist() == [
+            "Who?", "Ada did.", "Ada", ["Ada founded it."], ["Ada."],
+        ]  # fmt: skip
+        assert read["question_id"].tolist() == ["q1", "q2"]
+
+
+SQUAD = {
+    "id": "1",
+    "title": "Mill",
+    "context": "Ada founded it in 1841.",
+    "question": "When?",
+    "answers": {"text": ["1841", "in 1841", "1841"], "answer_start": [18, 15, 18]},
+}
+
+
+def test_true_answers_of_squad_are_read(put):
+    for source in ([SQUAD], put("squad.jsonl", json.dumps(SQUAD)), pd.DataFrame([SQUAD])):
+        (question,) = data.load_questions(source).questions
+        assert (question.id, question.answer) == ("1", "1841")
+        assert question.references == ("Ada founded it in 1841.",)
+        assert question.meta["answers"]["text"] == SQUAD["answers"]["text"]
+    answered = [SQUAD | {"answer": "In 1841"}]
+    scored = rb.score(answered, ["exact_match"])
+    assert scored["reference"].tolist() == [["1841", "in 1841"]]
+    assert scored["exact_match"].tolist() == [1.0]
+    given = data.read_answers([answered[0] | {"reference": "May"}])
+    assert given["reference"].tolist() == ["May"]
+    unanswerable = SQUAD | {"answers": {"text": [], "answer_start": []}}
+    with refused(DataError, "no field 'answer'"):
+        data.load_questions([unanswerable])
+
+
+HUB = {
+    "id": "1",
+    "question": "Who?",
+    "answer": "Ada",
+    "type": "bridge",
+    "level": "easy",
+    "supporting_facts": {"title": ["Mill", "Dam"], "sent_id": [1, 0]},
+    "context": {"title": ["Mill", "Dam"], "sentences": [["It is.", " Ada built it."], ["B."]]},
+}
+OFFICIAL = {
+    "_id": "1",
+    "question": "Who?",
+    "answer": "Ada",
+    "type": "bridge",
+    "supporting_facts": [["Mill", 1], ["Dam", 0]],
+    "context": [["Mill", ["It is.", " Ada built it."]], ["Dam", ["B."]]],
+}
+
+
+@pytest.mark.parametrize(
+    "row", [HUB, OFFICIAL | {"level": "easy"}, OFFICIAL, OFFICIAL | {"id": "1"}]
+)
+def test_hotpotqa_of_the_hub_and_2wiki_are_read_as_the_official_file(put, row):
+    for path in (put("a.json", [row]), put("a.jsonl", json.dumps(row))):
+        loaded = data.load_hotpotqa(path)
+        (question,) = loaded.questions
+        assert (question.id, question.answer, question.kind) == ("1", "Ada", "bridge")
+        assert question.references == ("Ada built it.", "B.")
+        assert question.level == row.get("level", "")
+        assert [document.text for document in loaded.documents] == ["It is. Ada built it.", "B."]
+
+
+def test_a_list_of_the_hub_that_is_too_short_is_refused(put):
+    facts = {"title": ["Mill", "Dam"], "sent_id": [1]}
+    with refused(DataError, r"a\.json, record 1"):
+        data.load_hotpotqa(put("a.json", [HUB | {"supporting_facts": facts}]))

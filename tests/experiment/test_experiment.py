@@ -9,6 +9,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -30,11 +31,11 @@ from ragbench.data import load_minihop, load_questions
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.experiment import TIMING, Experiment, load_manifest, load_rows
 from ragbench.experiment.axes import GENERATORS, JUDGES
-from ragbench.experiment.rows import AXIS_COLUMNS, answers_of, measure_answers, system_names
-from ragbench.experiment.run import KeptAnswers
+from ragbench.experiment.rows import AXIS_COLUMNS, answers_of, measure_answers
+from ragbench.llm import Cassette
 from ragbench.llm.failures import CallError
 from ragbench.metrics.ir_score import ir_score
-from ragbench.records import Dataset, Grade
+from ragbench.records import Dataset, Failure, Grade
 from ragbench.retrieval import make_retriever
 
 
@@ -156,8 +157,8 @@ class Broken(JudgeDouble):
     def grade_all(self, questions, answers):
         if self.error:
             raise self.error
-        why = {"error": "unscored", "detail": "no"}
-        return [Grade(a.question_id, None, self.name, meta=why) for a in answers]
+        why = Failure("unscored", "no")
+        return [Grade(a.question_id, None, self.name, failure=why) for a in answers]
 
 
 @pytest.mark.parametrize(
@@ -334,10 +335,15 @@ def test_ctrl_c_leaves_the_blocks_that_are_done(tmp_path, monkeypatch):
 
 
 def test_a_run_that_is_stopped_leaves_the_earlier_rows_and_their_manifest(tmp_path, rows):
-    before = {name: (tmp_path / name).read_bytes() for name in ("rows.jsonl", "manifest.json")}
+    before = (tmp_path / "rows.jsonl").read_bytes()
+    manifest = load_manifest(tmp_path)
     with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="earlier rows"):
         rows_of(tmp_path, N=(0, 5), retriever={"named": Interrupted})
-    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+    assert (tmp_path / "rows.jsonl").read_bytes() == before
+    stopped, last = load_manifest(tmp_path)["runs"]  # the last entry is that of the rows
+    assert load_manifest(tmp_path) == manifest | {"runs": [stopped, last]}
+    assert [last] == manifest["runs"]
+    assert (stopped["rows"], stopped["rows_made"] < 12) == (12, True)
     assert not list(tmp_path.glob("*.part"))
     rows_of(tmp_path, N=(0, 5))
     assert load_manifest(tmp_path)["parameters"]["N"] == [0, 5]
@@ -351,7 +357,14 @@ def test_a_folder_of_another_experiment_is_refused_and_stays(tmp_path, rows):
     assert (tmp_path / "rows.jsonl").read_bytes() == before
 
 
-def test_the_answers_of_a_function_are_kept_when_a_run_is_stopped(tmp_path):
+def answered_by(folder, generator, **changes):
+    """The rows of twelve questions at three N, asked one after another."""
+    grid = experiment(folder, 12, generator={"mine": generator}, judge=None, **changes)
+    with ThreadPoolExecutor(1) as pool:
+        return grid.run(pool, progress=False)
+
+
+def test_a_run_that_was_stopped_at_25_of_36_answers_of_a_function_asks_the_other_eleven(tmp_path):
     calls = []
     stop_at = [25]
 
@@ -361,24 +374,73 @@ def test_the_answers_of_a_function_are_kept_when_a_run_is_stopped(tmp_path):
         calls.append(question)
         return f"{question} {len(context)}"
 
-    def run():
-        before = len(calls)
-        grid = experiment(tmp_path, 12, generator={"mine": mine}, judge=None)
-        with ThreadPoolExecutor(1) as pool:
-            assert len(grid.run(pool, progress=False)) == 36
-        return len(calls) - before
-
+    mine.model_id = "mine"
     with pytest.raises(KeyboardInterrupt):
-        run()
+        answered_by(tmp_path, mine)
     stop_at[0] = None
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        assert run() <= 36 - 20
-    assert any("are kept" in str(warning.message) for warning in said)
-    assert run() == 36  # once a run is whole, none is kept
-    (tmp_path / "answers.jsonl").write_text("")
-    rows_of(tmp_path, 12, generator=None, judge=None)
-    assert not (tmp_path / "answers.jsonl").exists()
+    grid = experiment(tmp_path, 12, generator={"mine": mine}, judge=None)
+    with pytest.warns(UserWarning, match="'mine' are read from cassette.sqlite"):
+        planned = grid.plan()["generation"]
+    assert (planned.calls, planned.cached, planned.remaining) == (36, 25, 11)
+    with pytest.warns(UserWarning, match="'mine' are read from cassette.sqlite"):
+        rows = answered_by(tmp_path, mine)
+    assert len(calls) == 36
+    assert rows["cached"].sum() == 25
+    assert rows["answer"].str.startswith("In which town").all()
+    with pytest.warns(UserWarning, match="'mine' are read from cassette.sqlite"):
+        again = answered_by(tmp_path, mine)
+    assert len(calls) == 36
+    assert again["answer"].equals(rows["answer"])
+    assert Cassette(tmp_path / "cassette.sqlite").verify() == []
+
+
+def test_what_cannot_be_told_apart_is_asked_each_time_and_said(tmp_path):
+    calls = []
+
+    class Opaque:
+        name = "mine"
+
+        def __init__(self):
+            self.weights = memoryview(b"")
+
+        def answer(self, question, context):
+            calls.append(question)
+            return "York"
+
+    for count in (36, 72):
+        with pytest.warns(UserWarning, match=r"are not recorded: .*Opaque.weights.* model_id"):
+            answered_by(tmp_path, Opaque())
+        assert len(calls) == count
+
+
+def test_a_replayed_run_of_a_function_records_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_CASSETTE", "replay")
+    rows = answered_by(tmp_path, lambda question, context: "York")
+    assert set(rows["answer"]) == {"York"}
+    assert not (tmp_path / "cassette.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "count"), [({}, 36), ({"seconds": 1e-9}, 72), ({"broken": "x"}, 72)]
+)
+def test_an_object_with_another_setting_is_asked_anew(tmp_path, change, count):
+    log = str(tmp_path / "log")
+    answered_by(tmp_path, Copier(log))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        answered_by(tmp_path, Copier(log, **change))
+    assert len(Path(log).read_text().splitlines()) == count
+
+
+def test_the_failed_answers_of_an_object_are_asked_again(tmp_path):
+    log = str(tmp_path / "log")
+    broken = Copier(log, broken="Person0")
+    broken.model_id = "copier"
+    assert answered_by(tmp_path, broken)["status"].eq("failed").sum() == 3
+    broken.broken = ""
+    with pytest.warns(UserWarning, match="are read from"):
+        assert answered_by(tmp_path, broken)["status"].eq("ok").all()
+    assert len(Path(log).read_text().splitlines()) == 36
 
 
 def test_rows_with_fractions_of_relevance_and_ids_that_are_numbers_are_read_again(tmp_path):
@@ -394,32 +456,21 @@ def test_rows_with_fractions_of_relevance_and_ids_that_are_numbers_are_read_agai
     assert (row["relevant"], row["retrieved"]) == ({"d0": 0.5}, ["7", "7"])
 
 
+def systems_of(rows):
+    texts = {"context": None, "chunks": None}
+    return answers_of(rows.assign(**texts, data=rows.get("data", "d")))["system"].tolist()
+
+
+def test_systems_of_two_data_sets_are_told_apart():
+    row = {"retriever": "BM25", "k": 5, "generator": "none", "judge": "none", "N": 9}
+    rows = pd.DataFrame([row | {"chunker": "c", "data": name} for name in "ab"])
+    assert systems_of(rows) == ["BM25@9 on a", "BM25@9 on b"]
+
+
 def test_systems_whose_labels_are_numbers_have_names():
     row = {"retriever": "BM25", "k": 5, "generator": "none", "judge": "none", "N": 9}
     rows = pd.DataFrame([row | {"chunker": size} for size in (256, 512)])
-    assert system_names(rows) == ["BM25, 256@9", "BM25, 512@9"]
-
-
-def test_another_source_or_setting_of_an_object_is_asked_anew(tmp_path):
-    log = tmp_path / "log"
-
-    def calls(label="a", broken=""):
-        generator = Copier(str(log), broken=broken)
-        with ThreadPoolExecutor(1) as pool:
-            kept = KeptAnswers(tmp_path)
-            (answer,) = kept.ask(label, generator, QUESTIONS[:1], ["c"], pool)
-        assert answer.text == "c"
-        return len(log.read_text().splitlines())
-
-    assert calls() == 1
-    with pytest.warns(UserWarning, match="1 answers of 'a' are kept"):
-        assert calls() == 1
-    assert calls(label="b") == 2
-    assert calls(broken="x") == 3
-    with (tmp_path / "answers.jsonl").open("a") as file:
-        file.write('["half')  # of a run that was killed
-    KeptAnswers(tmp_path).close(whole=True)
-    assert calls() == 4
+    assert systems_of(rows) == ["BM25, 256@9", "BM25, 512@9"]
 
 
 def test_every_column_of_the_questions_file_is_one_of_the_rows(tmp_path):
@@ -447,6 +498,19 @@ def test_a_long_true_answer_and_its_claims_travel_in_the_rows(tmp_path):
     assert planned["claims"].calls == 1  # the answer's alone
 
 
+def test_key_points_travel_in_the_rows_and_into_the_plan(tmp_path):
+    data = people(2)
+    points = ("She is Ann.", "She lives in York.")
+    questions = [replace(q, meta={**q.meta, "keypoints": points}) for q in data.questions]
+    data = replace(data, questions=tuple(questions))
+    axes = {"chunker": "token_chunks", "retriever": "BM25", "N": 4}
+    rows_of(tmp_path, data=data, **axes, judge=None)
+    rows = load_rows(tmp_path)
+    assert rows["keypoints"].tolist() == [[*points]] * 2
+    planned = rb.plan_score(rows, ["keypoints"], rb.chat_model("ollama:x", host="127.0.0.1:9"))
+    assert {step.name: step.calls for step in planned} == {"keypoints": 4}
+
+
 def test_rows_of_older_versions_are_read(tmp_path, rows):
     older = []
     for line in (tmp_path / "rows.jsonl").read_text().splitlines():
@@ -470,7 +534,11 @@ def test_rows_of_older_versions_are_read(tmp_path, rows):
 def test_a_system_is_named_by_what_differs_and_without_documents_by_no_chunker_and_no_k():
     cells = {"retriever": ["LLM only", "BM25", "BM25"], "N": [0, 9, 9], "k": [0, 5, 10]}
     rows = pd.DataFrame(cells).assign(chunker=["none", "a", "b"], generator="g", judge="none")
-    assert system_names(rows) == ["LLM only@0", "BM25, a, k=5@9", "BM25, b, k=10@9"]
+    assert systems_of(rows) == [
+        "LLM only@0",
+        "BM25, a, k=5@9",
+        "BM25, b, k=10@9",
+    ]
 
 
 def test_a_prompt_that_was_not_asked_is_not_named():
@@ -480,7 +548,7 @@ def test_a_prompt_that_was_not_asked_is_not_named():
     rows = rows.assign(
         generator=["kurz", "kurz", "lang", "lang"], prompt=[alone, "kurz.txt", alone, usual]
     )
-    assert system_names(rows) == [
+    assert systems_of(rows) == [
         "LLM only, kurz, prompt thesis_query_only@0",
         "BM25, kurz@9",
         "LLM only, lang@0",
@@ -590,3 +658,20 @@ def test_an_error_of_ours_that_speaks_of_pickles_stays_what_it_is(tmp_path, monk
     monkeypatch.setattr("ragbench.experiment.run.Run.rows", refuse)
     with pytest.raises(DataError, match="the recipe for pickles"):
         rows_of(tmp_path, 2, N=(4,), generator=None, judge=None)
+
+
+@pytest.mark.parametrize("match", ["substring", "subsequence", "exact", "exact_subsequence"])
+def test_score_computes_the_ir_score_that_the_run_has(tmp_path, match):
+    fact = "Person0 was BORN in York."  # " in York.", or "Person0 was  in York."
+    questions = tuple(replace(question, references=(fact,)) for question in QUESTIONS)
+    data = replace(people(), questions=questions)
+    rows = rows_of(tmp_path, data=data, match=match, retriever={"a": Named}, judge=None)
+    run = rows["ir_score"].dropna()
+    path = tmp_path / "rows.csv"
+    answers_of(rows).to_csv(path, index=False)
+    for again in (rows, path):
+        scored = rb.score(again, ["ir_score"])["ir_score"]
+        assert scored.dropna().tolist() == pytest.approx(run.tolist(), abs=1e-12)
+    of_first = run.iloc[1]
+    expected = {"substring": 9, "subsequence": 21, "exact": 9, "exact_subsequence": 21}
+    assert of_first == pytest.approx(expected[match] / len(fact))

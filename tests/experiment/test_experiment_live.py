@@ -1,5 +1,8 @@
 """Experiments whose generator and judge are models on a (made) Ollama server."""
 
+import contextlib
+import functools
+import hashlib
 import os
 import re
 import signal
@@ -9,6 +12,7 @@ import pytest
 from experiment_parts import (
     QUICK,
     Copier,
+    Counting,
     JudgeDouble,
     Named,
     live,
@@ -16,14 +20,16 @@ from experiment_parts import (
     rows_of,
     towns,
 )
-from fake_ollama import DIGEST, FakeOllama, Fault, at_call
+from fake_ollama import DIGEST, FakeOllama, Fault, at_call, dies_at
 
 from ragbench.errors import ConfigError, ModelError
 from ragbench.experiment import load_manifest, load_rows
 from ragbench.generation import PROMPTS
 from ragbench.llm import chat_model
+from ragbench.llm.cassette import canonical
 from ragbench.prompts import prompt_hash
 from ragbench.report.methods import Methods
+from ragbench.retrieval import Dense
 
 
 @pytest.fixture
@@ -242,7 +248,81 @@ def test_manifest_and_methods_name_version_and_quantisation(tmp_path, server):
         model = manifest["axes"][axis]["llama"]
         assert (model["server"], model["weights"]) == ("Ollama 0.24.0", "8.0B, Q4_0")
     told = Methods.of_run(manifest, {"rows": 6, "failed": 0, "missing": 0}).markdown
-    assert "8.0B, Q4_0, Ollama 0.24.0" in told
+    assert re.search(r"llama, 8.0B, Q4_0, .*, \d+ of \d+ answers by Ollama 0.24.0 on 20\d\d-", told)
+
+
+def test_answers_are_counted_by_the_server_that_gave_them(tmp_path, server):
+    server.window = 2048
+    server.modelfile = "num_predict 24"
+    for version, count in (("0.24.0", 2), ("0.25.1", 6), ("0.26.0", 6)):  # the last asks nothing
+        server.version = version
+        rows = live_rows(tmp_path, server, count)
+    for side in ("", "judge_"):
+        assert rows[f"{side}num_ctx"].eq(2048).all()  # as held, not as asked for
+    manifest = load_manifest(tmp_path)
+    for axis in ("generator", "judge"):
+        model = manifest["axes"][axis]["llama"]
+        counts = [(name, count) for name, _, count in model["servers"]]
+        assert counts == [("Ollama 0.24.0", 6), ("Ollama 0.25.1", 12)]
+        assert (model["num_ctx"], model["num_predict"]) == (2048, 24)
+        sent = model["options"]["options"]
+        assert (sent["num_ctx"], "num_predict" in sent) == (4096, False)
+    told = Methods.of_run(manifest, {"rows": 18, "failed": 0, "missing": 0}).markdown
+    assert told.count("12 of 18 answers by Ollama 0.25.1 on 20") == 2
+    assert "num_predict = 24" in told
+
+
+def test_two_runs_that_share_a_cassette_count_their_own_answers(tmp_path, server):
+    for name, count in (("a", 2), ("b", 6)):
+        live_rows(tmp_path / name, server, count, cassette=tmp_path / "shared.sqlite")
+    ((_, _, counted),) = load_manifest(tmp_path / "a")["axes"]["judge"]["llama"]["servers"]
+    assert counted == 6
+
+
+def test_what_the_server_shows_of_a_model_is_in_the_manifest(tmp_path, server):
+    server.template = "{{ .System }} {{ .Prompt }}"
+    server.system = "You are kind."
+    server.modelfile = "temperature 0.3"
+    server.parent_model = "llama3:70b"
+    live_rows(tmp_path, server, 1)
+    model = load_manifest(tmp_path)["axes"]["generator"]["llama"]
+    modelfile = model["modelfile"]
+    assert modelfile.pop("sha256") == hashlib.sha256(canonical(modelfile).encode()).hexdigest()
+    assert modelfile == {
+        "template": server.template,
+        "system": "You are kind.",
+        "parameters": "temperature 0.3",
+    }
+    assert model["family"] == "llama"
+    told = Methods.of_run(load_manifest(tmp_path), {"rows": 3, "failed": 0, "missing": 0}).markdown
+    assert "made here of llama3:70b, nobody can pull it" in told
+
+
+def test_a_first_night_that_ends_in_its_first_block_is_among_the_runs(tmp_path, server):
+    server.fault = dies_at(1, server)
+    with pytest.raises(ModelError):
+        live_rows(tmp_path, server, 3)
+    server.fault = None
+    server.start()
+    live_rows(tmp_path, server, 3)
+    first, second = load_manifest(tmp_path)["runs"]
+    assert (first["rows_made"], second["rows_made"]) == (0, 9)
+    assert first["ended"] is not None
+
+
+class Stopped(Counting):
+    """Is stopped by Ctrl-C while it embeds."""
+
+    def embed_documents(self, texts):
+        raise KeyboardInterrupt
+
+
+def test_a_night_that_ends_while_chunks_are_embedded_is_among_the_runs(tmp_path, server):
+    for embedder in (Stopped(), Counting()):
+        engine = functools.partial(Dense, embedder=embedder)
+        with contextlib.suppress(KeyboardInterrupt):
+            live_rows(tmp_path, server, 1, retriever={"SIM": engine})
+    assert [entry["rows_made"] for entry in load_manifest(tmp_path)["runs"]] == [0, 3]
 
 
 def test_one_model_under_two_names_compares_two_prompts(tmp_path, server):

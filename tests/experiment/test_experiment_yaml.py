@@ -15,6 +15,7 @@ from ragbench.errors import ConfigError
 from ragbench.experiment import Experiment, load_manifest
 from ragbench.experiment.axes import GENERATORS
 from ragbench.experiment.rows import answers_of
+from ragbench.labelling.claims import claim_count
 from ragbench.metrics.table import METRICS
 from ragbench.records import Chunk
 from ragbench.report.export import export_scores
@@ -282,8 +283,15 @@ def test_a_plan_counts_checks_against_the_chunks_that_n_holds(scored):
     for N, read in ((0, 0), (5, 1), (50, 2)):  # of the k = 2 that were found
         some = rows[rows["N"] == N]
         planned = rb.plan_score(some, ["precision"], model)
-        # ten claims of either side at most, against each chunk and the other side
-        assert planned["claim check"].calls == len(some) * 2 * 10 * (read + 1)
+        # short texts are one claim each, a sentence one and a half; against each chunk and the
+        # other side
+        prompts = {}
+        for row in some.itertuples():
+            assert len(row.chunks) == read
+            for side, other in ((row.answer, row.reference), (row.reference, row.answer)):
+                for text in (other, *row.chunks):
+                    prompts[row.question, side, text] = claim_count(side)
+        assert planned["claim check"].calls == sum(prompts.values())
 
 
 def test_a_model_that_runs_elsewhere_is_said_in_plan_manifest_and_methods(scored, capsys):
@@ -426,13 +434,13 @@ def test_pairs_of_many_systems_are_not_compared_unasked(tmp_path, monkeypatch, c
     answers = [
         {"question_id": q, "system": f"S{s}", "answer": "Ely", "reference": "Ely"}
         for s in range(count)
-        for q in "ab"
+        for q in "abcdefgh"
     ]
     table = rb.score(answers, ["exact_match"])
     made = export_scores(table, tmp_path / "out", "mine")
     assert {path.stem for path in (made.folder / "tables").iterdir()} == tables
     told = Methods.of_scores(table)
-    assert ("permutation" in told.markdown) == (count == 8)
+    assert ("Holm" in told.markdown) == (count == 8)
     too_many = (
         "Not tested: any difference; 9 systems are too many to compare every pair: "
         "name yours in rb.stats.compare(pairs=)."

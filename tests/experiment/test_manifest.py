@@ -12,9 +12,11 @@ import pytest
 from experiment_parts import QUICK, Named, graded, live_rows, people, rows_of, whole
 from fake_ollama import DIGEST, FakeOllama
 
+from ragbench.errors import DataError
 from ragbench.experiment import load_manifest, manifest
 from ragbench.llm import chat_model
 from ragbench.prompts import prompt_hash
+from ragbench.report.export import export
 
 
 def reply(request):
@@ -147,3 +149,14 @@ def test_no_folder_no_password_of_a_host_and_no_key_stands_in_it(tmp_path, monke
     assert str(tmp_path) not in (tmp_path / "manifest.json").read_text()
     for path in tmp_path.iterdir():
         assert not any(secret.encode() in path.read_bytes() for secret in secrets), path.name
+
+
+@pytest.mark.parametrize(("name", "value"), [("match", "best"), ("match", None), ("N", "many")])
+def test_a_parameter_that_no_run_has_is_named_with_the_manifest(tmp_path, name, value):
+    rows_of(tmp_path, 2, N=(4,), generator=None, judge=None)
+    path = tmp_path / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["parameters"][name] = value
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(DataError, match=rf"manifest\.json cannot be read: parameters\.{name}: "):
+        export(tmp_path, tmp_path / "out")

@@ -42,7 +42,7 @@ class Drill:
 DRILLS = {
     "HTTP 500": Drill(Fault("500"), "server"),
     "HTTP 500, passing": Drill(Fault("500"), "", times=2),
-    "out of memory": Drill(Fault("oom"), "server"),
+    "out of memory": Drill(Fault("oom"), "unusable", calls=1),
     "429, passing": Drill(Fault("429", 0), "", times=3),
     "503, passing": Drill(Fault("503"), "", times=3, share=0.05),
     "bad request": Drill(Fault("400"), "unusable", calls=1),

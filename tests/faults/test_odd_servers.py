@@ -14,7 +14,7 @@ from copy import deepcopy
 import httpx
 import pytest
 from experiment_parts import live_rows, rows_of
-from fake_ollama import FakeOllama, Fault, at_call
+from fake_ollama import FakeOllama, Fault, dies_at
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -238,10 +238,11 @@ def answered(folder, server, count):
 
 def test_a_run_ends_when_its_server_dies_and_goes_on_where_it_was(tmp_path, fake, monkeypatch):
     monkeypatch.setattr(asking, "OUTAGE_S", 0.5)
-    fake.reply = at_call(6, fake.stop)
+    fake.fault = dies_at(6, fake)
     for _ in range(2):
         with pytest.raises(ModelError, match="prompts failed at the server"):
             answered(tmp_path, fake, 40)
+    fake.fault = None
     fake.start()
     rows = answered(tmp_path, fake, 40)
     assert rows["status"].tolist() == load_rows(tmp_path)["status"].tolist() == ["ok"] * 40

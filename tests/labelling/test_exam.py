@@ -13,15 +13,14 @@ from sklearn.metrics import cohen_kappa_score
 from ragbench.data.mtrag import PeoplesGrades, load_mtrag
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.labelling.exam import (
-    PROMPTS,
+    EXAM_PROMPTS,
     SYSTEMS,
     exam_grades,
     exam_prompts,
     exam_report,
     measure_judge,
 )
-from ragbench.llm import Cassette
-from ragbench.records import Dataset, Question
+from ragbench.records import Dataset, Failure, Question
 
 QUIET = {"progress": False, "retries": 0}
 GIVEN = {  # question, system -> the grades of rater 1 and rater 2
@@ -60,11 +59,6 @@ def row_of_the_judge(graded, *labels):
     return exam_report(graded, *labels).table.iloc[0]
 
 
-# eight conversations, an answer each, of which two people call two wrong
-EIGHT = dict.fromkeys([(name, "s") for name in "abcdefgh"], (4, 4))
-EIGHT["c", "s"] = EIGHT["h", "s"] = (1, 1)
-
-
 def test_by_hand():
     table = report(4, 3, 4, 3)
     judge = table.loc["the judge"]
@@ -73,16 +67,10 @@ def test_by_hand():
     # persons below 4: 2, 3 (judge 3, 3) and 3 (judge 4); persons at 4: two with 4, one with 4, two with 3
     assert judge["sensitivity"] == 2 / 3
     assert judge["specificity"] == 3 / 5
-    # both persons prefer the first in p, rater 2 the second in q; the judge prefers the first in both
-    assert judge["preference"] == 2 / 3
-    # means 4, 2.5, 3.5, 4, rounded 4, 2, 4, 4
-    assert (judge["share_people"], judge["share_judge"]) == (3 / 4, 2 / 4)
     another = table.loc["another person"]
     assert another["accuracy"] == 4 / 8  # p1 and q2 agree, both ways
     constant = table.loc["always 4"]
     assert constant[["accuracy", "sensitivity", "specificity"]].tolist() == [5 / 8, 0, 1]
-    assert constant["preference"] == 0.5
-    assert math.isnan(constant["spearman"])
     pairs = [(4, 4), (4, 4), (3, 2), (3, 3), (4, 4), (4, 3), (3, 4), (3, 4)]
     expected = cohen_kappa_score(*zip(*pairs, strict=True), weights="quadratic")
     assert judge["kappa"] == pytest.approx(expected)
@@ -92,34 +80,16 @@ def test_a_judge_that_says_what_both_people_say_is_right_and_an_unread_grade_is_
     table = report(4, 2, 4, None)
     assert table.loc["the judge", ["answers", "unscored"]].tolist() == [4, 1]
     assert table.loc["the judge", "accuracy"] == 4 / 6
-    # the pair in q has no second grade: only p counts
-    assert table.loc["the judge", "preference"] == 1
 
 
-def test_the_share_is_corrected_by_every_second_conversation_and_biases_are_named():
-    # the judge misses the fourth and flatters the longest
-    words = [2, 1, 4, 1, 1, 1, 1, 5]
-    graded = judged(EIGHT, [4, 4, 4, 3, 4, 4, 2, 4])
-    graded = graded.assign(position=1, changes=[0, 1, 0, 0, 0, 0, 0, 0])
-    row = row_of_the_judge(graded, people(EIGHT, [count * "one " for count in words]))
-    # seen: a, c, e, g. Of three right ones the judge finds two, the wrong one it calls right
-    sensitivity, specificity, share = 2 / 3, 0, 6 / 8
-    expected = (share + specificity - 1) / (sensitivity + specificity - 1)
-    assert row["rogan_gladen"] == pytest.approx(expected)
-    assert (row["share_people"], row["share_judge"], row["changes"]) == (6 / 8, share, 1 / 8)
-    assert 0 <= row["ppi_low"] <= row["ppi"] <= row["ppi_high"] <= 1
-    miss = pd.Series([0, 0, 3, -1, 0, 0, -2, 3])
-    assert row["length_bias"] == pytest.approx(miss.corr(pd.Series(words), "spearman"))
-    assert math.isnan(row["position_bias"])
-    # one answer adds p (1 - p); with n times more of them the interval is n ** .5 times narrower
-    error = (row["accuracy_high"] - row["accuracy_low"]) / 3.92
-    assert row["separating"] == math.ceil(2 * 8 * error**2 * 2.8**2 / 0.01)
-
-
-def test_the_correction_looks_at_the_first_conversation_and_every_second_after_it():
-    graded = judged(EIGHT, [4, 4, 4, 3, 4, 4, 2, 1])  # right of h, which is not looked at
-    row = row_of_the_judge(graded, people(EIGHT, ("a",) * 8))
-    assert row["rogan_gladen"] == pytest.approx((5 / 8 - 1) / (2 / 3 - 1))
+def test_grades_are_counted_by_the_persons_grade():
+    exam = exam_report(judged(GIVEN, [4, 3, 4, None]), people(GIVEN))
+    counts = exam.confusion("the judge", "faithfulness")
+    assert counts.loc[4, 4] == 3  # both of p, one of q
+    assert (counts.loc[3, 4], counts.loc[2, 3], counts.loc[3, 3]) == (1, 1, 1)
+    assert counts.to_numpy().sum() == 6
+    with pytest.raises(ConfigError, match="unknown grader 'nobody'"):
+        exam.confusion("nobody", "faithfulness")
 
 
 def test_grades_without_their_columns_are_refused():
@@ -154,14 +124,14 @@ def test_a_judge_is_asked_once_per_answer_and_measure_beside_people_and_referenc
 
     with FakeOllama(reply=reply) as server:
         graded = exam_grades(server.model(), questions=2, progress=False)
-        assert len(server.calls) == len(graded) == 2 * len(SYSTEMS) * len(PROMPTS)
+        assert len(server.calls) == len(graded) == 2 * len(SYSTEMS) * len(EXAM_PROMPTS)
         assert graded["grade"].eq(3).all()
         exam = measure_judge(server.model(), limit=2, progress=False)
         assert len(server.calls) == 2 * len(graded) + 2 * 2
         summary = exam.summary()
     by_people = exam.table[exam.table["labels"] == "MTRAG, people"]
     assert by_people["accuracy"].tolist() == exam_report(graded).table["accuracy"].tolist()
-    assert set(by_people["prompt"]) == set(PROMPTS.values())
+    assert set(by_people["prompt"]) == set(EXAM_PROMPTS.values())
     assert exam.table["scale"].tolist() == ["1 to 4"] * 6 + ["1 to 5"] * 6
     graders = {grader for labels, _, grader in summary.columns if labels == "MiniHop, reference"}
     assert graders == {"ollama:llama3:8b", "always 5", "contained"}
@@ -206,29 +176,6 @@ def test_reference_grades_by_hand():
         exam_report(judged(keys, [1, 7, 2, 2]), data, range(1, 6))
 
 
-def test_repeats_ask_again_with_other_seeds_and_are_recorded(tmp_path):
-    def reply(body):
-        seed = body["options"]["seed"]
-        if "grades" in json.dumps(body["format"]):
-            return json.dumps({"grades": [1 + seed % 5]})
-        return json.dumps({"grade": 1 + seed % 4})
-
-    with FakeOllama(reply=reply) as server, Cassette(tmp_path / "c.sqlite") as cassette:
-        model = server.model(seed=3)
-        options = {"limit": 1, "cassette": cassette, "progress": False}
-        once = measure_judge(model, **options)
-        assert len(server.calls) == len(once.grades) == 4 + 2
-        assert once.table["changes"].isna().all()
-        thrice = measure_judge(model, repeats=3, **options)
-        assert len(server.calls) == 3 * 6  # the first repeat is the grading that was recorded
-    assert once.grades["grade"].eq(4).all()
-    assert thrice.grades["grade"].equals(once.grades["grade"])
-    judge = thrice.table[thrice.table["grader"] == "ollama:llama3:8b"]
-    assert judge["changes"].eq(1).all()  # grades 4, 1, 2 and 4, 5, 1
-    with pytest.raises(ConfigError, match="a model with a seed"):
-        measure_judge(JudgeDouble(), repeats=2)
-
-
 def test_a_judge_whose_replies_cannot_be_read_is_measured_and_one_that_is_not_there_is_told():
     with FakeOllama(reply=lambda body: "junk") as server:
         judge = server.model()
@@ -237,6 +184,35 @@ def test_a_judge_whose_replies_cannot_be_read_is_measured_and_one_that_is_not_th
         assert math.isnan(row["accuracy"])
     with pytest.raises(ModelError, match="none of 4 answers was graded; the first reason"):
         measure_judge(judge, limit=1, **QUIET)
+
+
+class Harsh(JudgeDouble):
+    """A double that calls the first half of the answers wrong."""
+
+    name = "harsh double"
+
+    def grade_all(self, questions, answers):
+        grades = super().grade_all(questions, answers)
+        half = len(grades) // 2
+        harsh = [replace(one, value=2, judge=self.name) for one in grades[:half]]
+        return harsh + [replace(one, judge=self.name) for one in grades[half:]]
+
+
+def test_two_judges_are_compared_on_the_same_answers():
+    exam = measure_judge([JudgeDouble(), Harsh()], limit=10)
+    of_judge = exam.table.set_index(["measure", "grader"])["accuracy"]
+    assert len(of_judge) == 2 * 4  # both judges, the constant, contained
+    for row in exam.differences().itertuples():
+        assert (row.first, row.second, row.n) == ("judge double", "harsh double", 10)
+        expected = of_judge[row.measure, row.first] - of_judge[row.measure, row.second]
+        assert row.accuracy == pytest.approx(expected)
+        assert not row.accuracy_low > row.accuracy
+    differ = exam.disagreements("judge double", "harsh double")
+    assert len(differ) == exam.differences()["differ"].sum() > 0
+    assert differ["grade_second"].eq(2).all()
+    assert exam.differences()["differ"].tolist() == [10, 0]  # half of all 20
+    with pytest.raises(ConfigError, match="unknown judge 'nobody'"):
+        exam.disagreements("nobody", "harsh double")
 
 
 def test_a_prompt_of_another_scale_than_the_reference_grades_is_refused_before_any_call(tmp_path):
@@ -252,7 +228,7 @@ def test_a_judge_of_ones_own_that_fails_without_a_word_is_counted():
     class Silent(JudgeDouble):
         def grade_all(self, questions, answers):
             first, *others = super().grade_all(questions, answers)
-            return [replace(first, value=None, meta={"error": "boom"}), *others]
+            return [replace(first, value=None, failure=Failure("boom", "")), *others]
 
     exam = measure_judge(Silent(), limit=4)
     assert exam.grades["failure"].dropna().unique().tolist() == ["boom: "]

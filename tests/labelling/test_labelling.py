@@ -13,20 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
+import ragbench as rb
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling import people
-from ragbench.records import Answer, Question
 from ragbench.widgets import LabellingTool
 
 AT = "2026-11-21T10:00:00+00:00"
 
 
 def row(item, label, annotator="ana", kind="grade", aspect="grade", note=""):
-    return dict(zip(people.COLUMNS, (kind, item, aspect, label, annotator, AT, note), strict=True))
+    return dict(
+        zip(people.LABEL_COLUMNS, (kind, item, aspect, label, annotator, AT, note), strict=True)
+    )
 
 
 def table(*rows):
-    return pd.DataFrame(rows, columns=people.COLUMNS)
+    return pd.DataFrame(rows, columns=people.LABEL_COLUMNS)
 
 
 def loaded(*paths):
@@ -61,8 +63,8 @@ def test_rows_come_back_as_they_were_written(tmp_path):
     ]
     people.append_labels(path, rows[:1])
     people.append_labels(path, table(*rows[1:]))
-    with pytest.raises(DataError, match="a new row: the label '7' of grade"):
-        people.append_labels(path, [row("q9", "4"), row("q1", "7")])
+    with pytest.raises(DataError, match="a new row: the label 'good' of grade"):
+        people.append_labels(path, [row("q9", "4"), row("q1", "good")])
     assert loaded(path) == rows
     head, *lines = path.read_text(encoding="utf-8").splitlines()
     assert head == "kind,item,aspect,label,annotator,at,note"
@@ -94,7 +96,8 @@ def test_the_last_row_of_an_item_wins():
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (f"grade,q2,grade,6,ana,{AT},", "label '6' of grade"),
+        (f"grade,q2,grade,good,ana,{AT},", "label 'good' of grade"),
+        (f"rubric,q2,quality,6,ana,{AT},", "label '6' of rubric"),
         (f"grade,q2,quality,5,ana,{AT},", "aspect 'quality' of grade"),
         (f"grades,q2,grade,5,ana,{AT},", "kind 'grades'"),
         (f"grade,,grade,5,ana,{AT},", "empty item"),
@@ -121,6 +124,58 @@ def test_a_file_of_something_else_is_left_alone(tmp_path, labels_file):
     assert loaded(tmp_path) == loaded(labels_file)  # of a folder its label files
     people.append_labels(tmp_path / "more.csv", [row("q2", "3")])
     assert [one["item"] for one in loaded(tmp_path)] == ["q1", "q2"]
+
+
+WHOLE = f"grade,q2,grade,5,ana,{AT},why"
+
+
+def test_a_last_row_without_its_line_break_is_read_and_the_next_one_begins_a_line(labels_file):
+    labels_file.write_text(labels_file.read_text() + WHOLE)
+    people.append_labels(labels_file, [row("q3", "3")])
+    assert [one["item"] for one in loaded(labels_file)] == ["q1", "q2", "q3"]
+    assert labels_file.read_text().splitlines()[2] == WHOLE
+
+
+@pytest.mark.parametrize(
+    "torn",
+    [
+        b"grade,q2,gra",
+        b"grade,q2,grade,5,ana",
+        f'grade,q2,grade,5,ana,{AT},"a, b'.encode(),
+        "grade,问".encode()[:-1],
+    ],
+)
+def test_a_row_that_was_cut_off_costs_that_label_alone_and_is_said(labels_file, torn):
+    whole = labels_file.read_bytes()
+    labels_file.write_bytes(whole + torn)
+    with pytest.warns(UserWarning, match=r"labels.csv: the last line was cut off .* is left out"):
+        assert [one["item"] for one in loaded(labels_file)] == ["q1"]
+    assert labels_file.read_bytes() == whole + torn  # reading changes nothing
+    with pytest.warns(UserWarning, match="is removed"):
+        people.append_labels(labels_file, [row("q3", "3")])
+    assert [one["item"] for one in loaded(labels_file)] == ["q1", "q3"]
+
+
+def test_a_head_that_was_cut_off_is_written_anew(tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_text("kind,item,asp")
+    with pytest.warns(UserWarning, match="'kind,item,asp'"):
+        assert loaded(path) == []
+    with pytest.warns(UserWarning, match="is removed"):
+        people.append_labels(path, [row("q1", "4")])
+    assert [one["item"] for one in loaded(path)] == ["q1"]
+
+
+@pytest.mark.parametrize("call", ["mkdir", "open"])
+def test_a_folder_that_nothing_can_be_written_to_is_a_message(tmp_path, monkeypatch, call):
+    def refused(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(
+        *((people.Path, "mkdir") if call == "mkdir" else (people, "FileLock")), refused
+    )
+    with pytest.raises(DataError, match=r"cannot be written to .*l\.csv: Permission denied"):
+        people.append_labels(tmp_path / "l.csv", [row("q1", "4")])
 
 
 def _write_many(path, annotator, n, both_are_there):
@@ -320,18 +375,71 @@ def test_agreement_wants_two_people_and_one_kind(a, b):
         people.agreement(a, b)
 
 
-def test_answers_become_items_without_their_generator():
-    question = Question("q1", "Which sea?", "The North Sea", ("It lies by the North Sea.",))
-    answers = [
-        Answer("q1", "The Baltic", "model A"),
-        Answer("q1", "", "model B", meta={"id": "a7"}),
-    ]
-    items = people.grade_items([question], answers)
-    assert [item.id for item in items] == ["q1/model A", "a7"]
-    assert [item.texts["Answer to be graded"] for item in items] == ["The Baltic", "(empty)"]
-    assert not any("model" in text for item in items for text in item.texts.values())
-    with pytest.raises(DataError, match="q9"):
-        people.grade_items([question], [Answer("q9", "x", "m")])
+ROWS = [
+    {"question_id": "q1", "system": "model A", "question": "Which sea?", "answer": "The Baltic"},
+    {"question_id": "q1", "system": "model B", "question": "Which sea?", "answer": ""},
+    {"question_id": "q2", "system": "model A", "question": "Which lake?", "answer": None},
+]
+
+
+def test_rows_become_items_without_their_system():
+    full = ROWS[0] | {"reference": "The North Sea", "references": ["It lies by the North Sea."]}
+    (item,) = rb.label_items([full])
+    assert item.id == "q1/model A"
+    assert item.texts == {
+        "Question": "Which sea?",
+        "True answer": "The North Sea",
+        "Supporting facts": "It lies by the North Sea.",
+        "Answer to be graded": "The Baltic",
+    }
+    assert item.labels == {}
+    with pytest.warns(UserWarning, match="1 of 3 rows have no answer to label"):
+        items = rb.label_items(pd.DataFrame(ROWS))
+    assert [item.id for item in items] == ["q1/model A", "q1/model B"]
+    assert items[1].texts["Answer to be graded"] == "(empty)"
+    assert [item.id for item in rb.label_items([full | {"item": "a7"}])] == ["a7"]
+    with pytest.raises(DataError, match="rows without question"):
+        rb.label_items([{"question_id": "q1", "answer": "x"}])
+
+
+def test_rows_of_a_file_become_the_same_items(tmp_path):
+    path = tmp_path / "rows.csv"
+    pd.DataFrame(ROWS[:1]).to_csv(path, index=False)
+    assert rb.label_items(path) == rb.label_items(ROWS[:1])
+
+
+@pytest.mark.parametrize("in_rows", [False, True])
+def test_the_judges_scale_is_the_forms_scale(tmp_path, in_rows):
+    scale = {0: "useless", 1: "poor", 2: "good", 3: "perfect"}
+    rows = [one | {"judge_scale": str(scale)} for one in ROWS[:1]] if in_rows else ROWS[:1]
+    items = rb.label_items(rows, scale=None if in_rows else scale)
+    form = tool(tmp_path, items=items)
+    assert form.session.choices() == {str(grade): words for grade, words in scale.items()}
+    assert shown_buttons(form) == ["0  useless", "1  poor", "2  good", "3  perfect"]
+    assert not form.session.press("5")
+    button(form, "0").click()
+    again = tool(tmp_path, items=items)
+    assert again.session.shown_label("grade") == "0"
+    assert tool(tmp_path, items=rb.label_items(ROWS[:1])).session.shown_label("grade") == ""
+
+
+def test_labels_come_back_as_columns_of_the_rows(tmp_path):
+    ana = tool(tmp_path, items=rb.label_items(ROWS[:2]))
+    while ana.session.done < 2:
+        button(ana, {"q1/model A": "5", "q1/model B": "1"}[ana.session.item.id]).click()
+    people.append_labels(tmp_path / "bo.csv", [row("q1/model B", "4", "bo")])
+    table = rb.with_labels(ROWS, tmp_path)
+    assert table["grade_ana"].tolist()[:2] == [5, 1]
+    assert math.isnan(table["grade_ana"][2])
+    assert table["grade_bo"][1] == 4
+    assert table["grade_bo"].notna().sum() == 1
+    same = rb.with_labels(ROWS, people.load_labels(tmp_path))
+    pd.testing.assert_frame_equal(same, table)
+    people.append_labels(tmp_path / "bo.csv", [row("q9", "4", "bo")])
+    with pytest.warns(UserWarning, match="1 labels belong to no row, such as that of 'q9'"):
+        rb.with_labels(ROWS, tmp_path / "bo.csv")
+    with pytest.raises(DataError, match="none of 2 labels of kind grade belongs to a row"):
+        rb.with_labels([ROWS[0] | {"system": "another"}], tmp_path / "l.csv")
 
 
 def tool(tmp_path, n=3, kind="grade", items=None):
@@ -339,8 +447,14 @@ def tool(tmp_path, n=3, kind="grade", items=None):
 
 
 def button(form, name):
+    """A button by its key, shown or not."""
     found = [w for box in form.children if isinstance(box, ipywidgets.HBox) for w in box.children]
     return next(w for w in found if f"rb-press-{name}" in w._dom_classes)
+
+
+def shown_buttons(form):
+    """What stands on the buttons that give labels, from left to right."""
+    return [one.description for one in form._choices.children]
 
 
 def test_a_name_that_no_file_can_have_labels_all_the_same(tmp_path, monkeypatch):
@@ -376,12 +490,21 @@ def test_a_saved_notebook_gets_no_text_of_the_items(tmp_path):
 
 def test_only_the_keys_of_the_kind_have_buttons(tmp_path):
     for kind, items, keys in (
-        ("grade", grade_items(1), "12345"),
+        ("grade", grade_items(1), "54231"),
         ("rubric", grade_items(1), "012345"),
         ("preference", preference_items(1), "12345"),
     ):
         form = tool(tmp_path / kind, kind=kind, items=items)
-        assert "".join(k for k in "0123456789" if button(form, k).layout.display != "none") == keys
+        assert "".join(words[0] for words in shown_buttons(form)) == keys
+
+
+def test_wrong_stands_where_the_codebook_has_it_and_has_its_colour(tmp_path):
+    form = tool(tmp_path, 1)
+    assert [words[3:] for words in shown_buttons(form)[:2]] == ["fully correct", "wrong"]
+    assert "rb-wrong" in button(form, "4")._dom_classes
+    assert "rb-right" in button(form, "5")._dom_classes
+    rubric = tool(tmp_path, kind="rubric")
+    assert not {"rb-wrong", "rb-right"} & {*button(rubric, "4")._dom_classes}
 
 
 def test_texts_are_shown_as_they_are_and_names_of_candidates_are_not(tmp_path):
@@ -393,9 +516,22 @@ def test_texts_are_shown_as_they_are_and_names_of_candidates_are_not(tmp_path):
     assert not re.search("secret|ours", shown)
 
 
-def test_the_form_shows_agreement_when_a_second_person_has_labelled(tmp_path):
+def test_agreement_is_shown_when_all_items_are_labelled_or_on_the_button(tmp_path):
+    people.append_labels(tmp_path / "bo.csv", [row(f"q{i}", "5", "bo") for i in range(4)])
     form = tool(tmp_path, 4)
-    assert form._agreement.value == ""
+    for key in "115":
+        button(form, key).click()
+        assert form._agreement.value == ""  # the next label is given blind
+    asking = next(w for w in form.children[-3].children if w.description == "Show agreement")
+    asking.click()
+    assert ">3<" in form._agreement.value
+    form = tool(tmp_path, 4)
+    button(form, "5").click()
+    assert "<td>50%</td>" in form._agreement.value
+
+
+def test_agreement_by_hand_stands_in_the_form(tmp_path):
+    form = tool(tmp_path, 4)
     for key in "1155":
         button(form, key).click()
     rows = [row(item, "1" if i < 1 else "5", "bo") for i, item in enumerate(form.labels["item"])]
@@ -411,11 +547,82 @@ def test_the_form_shows_agreement_when_a_second_person_has_labelled(tmp_path):
     assert "line 7" in tool(tmp_path, 4)._agreement.value
 
 
+def test_undo_takes_the_last_label_out_of_the_file(tmp_path):
+    form = tool(tmp_path, 3)
+    first = form.session.item.id
+    form._note.value = 'unsure, a "guess"'
+    button(form, "4").click()
+    people.append_labels(tmp_path / "l.csv", [row("q0", "1", "bo")])  # somebody else goes on
+    button(form, "5").click()
+    for _ in range(2):
+        button(form, "undo").click()
+    assert [one["annotator"] for one in loaded(tmp_path / "l.csv")] == ["bo"]
+    assert (form.session.item.id, form.session.done) == (first, 0)
+    button(form, "undo").click()  # nothing is left to undo
+    assert len(loaded(tmp_path / "l.csv")) == 1
+    button(form, "4").click()
+    button(form, "back").click()
+    button(form, "2").click()
+    button(form, "undo").click()
+    assert form.labels["label"].tolist() == ["4"]  # what held before holds again
+    assert form.session.shown_label("grade") == "4"
+
+
+def test_one_goes_to_an_item_by_its_number_and_to_those_of_a_kind(tmp_path):
+    people.append_labels(tmp_path / "bo.csv", [row(f"q{i}", "5", "bo") for i in range(4)])
+    form = tool(tmp_path, 4)
+    order = [item.id for item in form.session.items]
+    for key, note in (("5", ""), ("4", "hm"), ("5", "")):
+        form._note.value = note
+        button(form, key).click()
+    assert form._place.value == 4
+    form._place.value = 1
+    assert form.session.item.id == order[0]
+    for chosen, place in (("with a note", 1), ("without a label", 3), ("where we differ", 1)):
+        form._place.value = 1
+        form._filter.value = chosen
+        button(form, "forward").click()
+        assert form.session.position == place, chosen
+    button(form, "forward").click()  # no other one differs
+    assert form.session.position == 1
+    form._filter.value = "all items"
+    button(form, "back").click()
+    assert form.session.position == 0
+    button(form, "forward").click()
+    assert form.session.position == 1
+
+
+def test_a_correction_after_the_last_item_stays_at_its_item(tmp_path):
+    session = session_of(tmp_path, grade_items(3), seed=None)
+    for _ in range(3):
+        session.press("5")
+    session.go(1)
+    session.press("4")
+    assert session.position == 1
+
+
+def test_a_long_text_folds_and_every_text_has_its_own_direction(tmp_path):
+    texts = {"Question": "قلعة", "Answer": "a" * 9000}
+    form = tool(tmp_path, items=[people.LabelItem("q", texts)])
+    assert "… 7500 more characters" in form._item.value
+    assert form._item.value.count("dir='auto'") == 2
+    assert form._item.value.count("<details>") == 1
+    assert len(form._item.value) < 9000 + 1000  # each part stands once
+
+
+def test_a_form_of_500_items_appears_in_two_seconds_of_cpu(tmp_path):
+    items = [people.LabelItem(f"q{i}", {"Answer": "word " * 400}) for i in range(500)]
+    start = time.process_time()
+    tool(tmp_path, items=items)
+    assert time.process_time() - start < 2
+
+
 def test_whatever_fails_beside_the_label_the_form_shows_the_item_that_the_next_key_labels(tmp_path):
     form = tool(tmp_path)
-    (tmp_path / "bo.csv").write_text(",".join(people.COLUMNS) + "\nbroken\n")
-    button(form, "4").click()
-    assert form.session.item.texts["Question"] in form._item.value
+    (tmp_path / "bo.csv").write_text(",".join(people.LABEL_COLUMNS) + "\nbroken\n")
+    for _ in range(3):
+        button(form, "4").click()
+        assert form.session.item.texts["Question"] in form._item.value
     assert "No agreement shown" in form._agreement.value
 
 

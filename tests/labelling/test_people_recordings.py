@@ -9,7 +9,7 @@ from checks import load_script, refuse_servers
 from notebook_parts import parts
 
 from ragbench.data.mtrag import load_mtrag
-from ragbench.labelling.exam import PROMPTS, SCALE, SYSTEMS, exam_prompts
+from ragbench.labelling.exam import EXAM_PROMPTS, SCALE, SYSTEMS, exam_prompts
 from ragbench.paths import packaged_data, shared_data
 
 NOTEBOOK = parts("50")
@@ -32,7 +32,7 @@ def test_every_prompt_of_a_recorded_exam_has_its_grade_and_no_server_starts(name
     monkeypatch.delenv("RAGBENCH_CASSETTE", raising=False)
     refuse_servers(monkeypatch)
     graded = recorded_exam(name)
-    assert len(graded) == EXAMS[name] * len(SYSTEMS) * len(PROMPTS)
+    assert len(graded) == EXAMS[name] * len(SYSTEMS) * len(EXAM_PROMPTS)
     assert graded["grade"].isin(SCALE).all()
     order = exam_prompts(load_mtrag())["question_id"].unique()
     assert graded["question_id"].unique().tolist() == order[: EXAMS[name]].tolist()

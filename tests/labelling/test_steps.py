@@ -120,18 +120,30 @@ def test_a_prompt_of_several_examples_has_the_name_or_number_of_the_first(caplog
 
 
 @pytest.mark.parametrize(
-    "short", ["James Augustus Grant", "yes", "19 June 1964.", "The Feast of the Gods", "一八六七年"]
+    "short",
+    ["James Augustus Grant", "yes", "19 June 1964.", "The Feast of the Gods", "一八六七年。"],
 )
 def test_a_short_answer_is_one_claim_made_of_question_and_answer(fake, short):
     extracted = extract_claims(fake.model(), [short], questions=["Who named it?"], **QUIET)
-    claim = f'The answer to "Who named it?" is: {short.removesuffix(".")}.'
+    claim = f'The answer to "Who named it?" is: {short.rstrip(".。")}.'
     assert extracted == [(claim,)]
     assert fake.calls == []  # a model that sees a name alone invents claims about it
     assert ragchecker_calls([replace(A, response=short, reference=short)])["claims"] == 0
 
 
 @pytest.mark.parametrize(
-    "text", ["x is one; y is two", "It is one. No.", "Yes, since the first one is much older"]
+    "text",
+    [
+        "x is one; y is two",
+        "It is one. No.",
+        "Yes, since the first one is much older",
+        "北京是中国的首都。上海是最大的城市。",
+        "真的吗？是的！",
+        "水車小屋は川のそばにある。町で最も古い。",
+        "これは本です．あれはペンです．",
+        "यह एक है। वह दो है।",
+        "یہ ایک ہے۔ وہ دو",
+    ],
 )
 def test_a_sentence_is_taken_apart_and_a_text_without_a_question_too(fake, text):
     extract_claims(fake.model(), [text], questions=["Which?"], **QUIET)
@@ -147,6 +159,58 @@ def test_claims_are_checked_one_by_one_triples_as_their_words_each_on_its_line(f
     shown = [claim for call in fake.calls for claim in numbered(call.prompt, "claims to check:")]
     assert sorted(shown) == sorted([*CLAIMS[:3], "sea is deep", "dogs 2. sky is blue"])
     assert {call.body["options"]["num_predict"] for call in fake.calls} == {BOUNDS["label"]}
+
+
+def joint_reply(*rows):
+    """Reply with these numbers and labels to a prompt of several claims, else as a perfect model."""
+
+    def answer(body):
+        prompt = body["messages"][0]["content"]
+        if "claims to check" in prompt and "There are 1 claims" not in prompt:
+            labels = [{"number": number, "label": label} for number, label in rows]
+            return json.dumps({"labels": labels})
+        return reply(body)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("rows", "alone"),
+    [
+        ([(1, E), (2, N), (3, N)], []),
+        ([(3, N), (1, E), (2, N)], []),  # in another order
+        ([(1, E), (3, N)], ["c2"]),  # one is missing
+        ([(1, E), (2, E), (2, N), (3, N)], ["c2"]),  # one is doubled
+        ([(1, E), (2, N), (3, N), (4, E)], []),  # one that there is not
+        ([], ["c1", "c2", "c3"]),
+    ],
+)
+def test_a_joint_check_asks_alone_what_is_missing_or_doubled(fake, rows, alone):
+    fake.reply = joint_reply(*rows)
+    claims = [("c1", "c2", "c3"), ("c1",), None, ("c1", "c2")]
+    texts = ["c1 is here", "c1 is here", "x", " "]
+    labels = check_claims(fake.model(), claims, texts, joint=True, **QUIET)
+    assert labels == [(E, N, N), (E,), None, (N, N)]
+    prompts = [call.prompt for call in fake.calls]
+    assert sum("There are 3 claims" in prompt for prompt in prompts) == 1
+    one = [
+        numbered(prompt, "claims to check:")[0] for prompt in prompts if "are 1 claims" in prompt
+    ]
+    assert sorted(one) == sorted({"c1", *alone})  # the second list has a single claim
+
+
+def test_a_joint_run_plans_and_asks_a_call_a_text(fake):
+    claims = {"response_claims": ("c1", "c2"), "reference_claims": ("c1", "c3", "c4")}
+    result = RagResult("r", "Q?", "c1; c3; c4", "c1; c2", chunks("c1", "c9"), **claims)
+    planned = ragchecker_calls([result]), ragchecker_calls([result], joint=True)
+    assert [calls["claim check"] for calls in planned] == [
+        2 + 3 + 4 + 6 - 2,
+        2 + 4,
+    ]  # c1 is of both
+    fake.reply = joint_reply((1, E), (2, N), (3, N))
+    (labelled,) = ragchecker_labels(fake.model(), [result], joint=True, **QUIET)
+    assert labelled.response_in_chunks == ((E, E), (N, N))
+    assert len(fake.calls) <= 6
 
 
 def test_an_empty_text_entails_nothing_without_a_call(fake):
@@ -198,8 +262,8 @@ def test_ragchecker_labels_are_those_worked_by_hand_in_as_many_calls_as_planned(
     assert ragchecker_calls(done) == {"claims": 0, "claim check": 0}
     response, reference = extract_claims(model, [A.response, A.reference], **QUIET)
     apart = replace(A, response_claims=response, reference_claims=reference)
-    assert ragchecker_calls([apart]) == {"claims": 0, "claim check": 20}
-    assert ragchecker_calls([A, B]) == {"claims": 3, "claim check": 160}
+    assert ragchecker_calls([apart]) == {"claims": 0, "claim check": 17}
+    assert ragchecker_calls([A, B]) == {"claims": 3, "claim check": 26}
 
 
 def test_a_second_generator_costs_only_what_its_own_response_needs(fake):

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from label_replies import verdicts
 
 from ragbench.errors import DataError
-from ragbench.labelling.preferences import PairRanking, gpt_ranking, gpt_score
+from ragbench.labelling.preferences import better_of_two
 from ragbench.labelling.statements import ModelRagas
 from ragbench.metrics.reference_free import ExtractedSentences
 
 QUIET = {"progress": False, "retries": 0}
+RANKING = "steps_gpt_ranking_answer_relevance"
 
 
 def serve(answer):
@@ -45,6 +46,37 @@ def test_the_examples_keep_their_names_in_every_step():
         assert ragas.verdicts([("a is b",)], ["a is b."]) == [("Yes",)]
         with pytest.raises(DataError, match=r"context of x1\[1\] is 3"):
             ragas.sentences(["Q"], [["a", 3]])
+
+
+@pytest.mark.parametrize(
+    ("answer", "question", "is_read"),
+    [
+        ("It has a lamp.", "Who built the lighthouse at Tarn?", False),
+        ("The lighthouse of Tarn has a lamp.", "Who built the lighthouse at Tarn?", True),
+        ("It has a lamp.", "What does it have?", True),
+        ("It has a lamp.", "Who built it, Ada?", True),  # opens the demonstration: no name told
+    ],
+)
+def test_a_name_of_the_demonstration_that_no_text_has_makes_a_label_unread(
+    caplog, answer, question, is_read
+):
+    with serve(lambda prompt: {"questions": [question]}) as server:
+        (made,) = ModelRagas(server.model(), n=1, **QUIET).questions([answer])
+    assert made == ((question,) if is_read else None)
+    assert ("1 of 1 labels (questions)" in caplog.text) != is_read
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_statements_are_judged_together_where_that_is_asked_for(joint):
+    def judged(prompt):
+        if "There are 1 statements" in prompt:
+            return verdicts(prompt)
+        return {"labels": [{"number": 2, "label": "No"}, {"number": 1, "label": "Yes"}]}
+
+    with serve(judged) as server:
+        ragas = ModelRagas(server.model(), joint=joint, **QUIET)
+        assert ragas.verdicts([("a is b", "c is d")], ["a is b."]) == [("Yes", "No")]
+        assert len(server.calls) == 2 - joint
 
 
 @pytest.mark.parametrize("n", [1, 3])
@@ -132,52 +164,24 @@ test_input_that_does_not_fit_is_named = refusals(
         "questions 1, answers 2",
     ),
     (lambda: ModelRagas("ollama:x").questions("a"), DataError, "answers is one text"),
-    (lambda: gpt_score("ollama:x", "faithfulness", ["Q"], ["a"]), "no contexts for faithfulness"),
     (
-        lambda: gpt_ranking("ollama:x", "answer_relevance", ["Q"], ["a"], ["b"], ["c"]),
-        "contexts for answer_relevance",
+        lambda: better_of_two("ollama:x", RANKING, ["a"], ["b", "c"], questions=["Q"]),
+        DataError,
+        "first 1, second 2",
     ),
-    (lambda: gpt_score("ollama:x", "faithfullness", ["Q"], ["a"]), "did you mean 'faithfulness'"),
 )
 
 
-def test_scores_are_whole_numbers_from_0_to_10_and_others_are_unscored():
-    replies = {"a": 0, "b": 10, "c": 11, "d": -1, "e": 7.5, "f": True, "g": "8"}
-    with serve(lambda p: {"score": replies[p.split("Answer:\n")[1][0]]}) as server:
-        got = gpt_score(
-            server.model(), "answer_relevance", ["Q"] * 7, list(replies), ids=list(replies), **QUIET
-        )
-    assert got == [0, 10, None, None, None, None, None]
-
-
-@pytest.mark.parametrize("dimension", ["faithfulness", "answer_relevance", "context_relevance"])
-def test_every_dimension_shows_what_it_needs_and_nothing_else(dimension):
-    contexts = ["THE CONTEXT"] if dimension == "faithfulness" else None
-    with serve(lambda p: {"score": 5} if "score" in p else {"better": 1}) as server:
-        model = server.model()
-        assert gpt_score(model, dimension, ["QU"], ["CAND"], contexts, **QUIET) == [5]
-        gpt_ranking(model, dimension, ["QU"], ["CAND"], ["OTHER"], contexts, **QUIET)
-        score, *rankings = [call.prompt for call in server.calls]
-    assert "CAND" in score
-    for prompt in (score, *rankings):
-        # Section 5: faithfulness is judged from context and answer, the other two from the
-        # question.
-        assert ("THE CONTEXT" in prompt) == (dimension == "faithfulness")
-        assert ("QU" in prompt) == (dimension != "faithfulness")
-    word = "Context" if dimension == "context_relevance" else "Answer"
-    for shown in (("CAND", "OTHER"), ("OTHER", "CAND")):
-        pair = f"{word} 1:\n{shown[0]}\n\n{word} 2:\n{shown[1]}\n"
-        assert [pair in prompt for prompt in rankings].count(True) == 1
-
-
-def test_a_score_is_asked_for_in_a_prompt_of_ones_own_that_may_show_the_question(tmp_path):
+@pytest.mark.parametrize("field", ["questions", "contexts"])
+def test_a_prompt_of_ones_own_shows_a_pair_in_both_orders(tmp_path, field):
     own = tmp_path / "own.txt"
-    own.write_text("In verse: {question} {context} {candidate}")
-    with serve(lambda p: {"score": 5}) as server:
-        gpt_score(
-            server.model(), "faithfulness", ["Why?"], ["So."], ["It is."], prompt=own, **QUIET
-        )
-        assert [call.prompt for call in server.calls] == ["In verse: Why? It is. So."]
+    own.write_text(f"{{{field.removesuffix('s')}}}: {{first}} or {{second}}?")
+    with serve(lambda p: {"better": 1}) as server:
+        table = better_of_two(server.model(), own, ["a"], ["b"], **{field: ["Q"]}, **QUIET)
+        assert [call.prompt for call in server.calls] == ["Q: a or b?", "Q: b or a?"]
+    assert table.to_dict("records") == [
+        {"shown_first": 1, "shown_second": 1, "preference": 0.5},
+    ]
 
 
 def longer(prompt):
@@ -185,17 +189,18 @@ def longer(prompt):
     return {"better": 1 if len(one) >= len(two) else 2}
 
 
-def test_a_pair_read_in_one_order_only_is_unscored_and_outside_the_bias():
+def test_a_pair_read_in_one_order_only_has_no_preference():
     def one_way(prompt):
         return "Neither." if "Answer 1:\nc\n" in prompt else longer(prompt)
 
     with serve(one_way) as server:
-        got = gpt_ranking(
-            server.model(), "answer_relevance", ["Q", "R"], ["aa", "b"], ["c", "ddd"], **QUIET
+        table = better_of_two(
+            server.model(), RANKING, ["aa", "b"], ["c", "ddd"], questions=["Q", "R"], **QUIET
         )
         first = [call.prompt.split("Answer 1:\n")[1][0] for call in server.calls]
     assert list(dict.fromkeys(first)) == ["a", "c", "b", "d"]  # one pair after the other
-    assert got.choices == ((1, None), (2, 1))
-    assert got.preferences == (None, 0.0)
-    assert got.position_bias == 0.0
-    assert math.isnan(PairRanking(((None, 1),)).position_bias)
+    assert table["shown_first"].tolist() == [1, 2]
+    assert math.isnan(table["shown_second"][0])
+    assert table["shown_second"][1] == 1
+    assert math.isnan(table["preference"][0])
+    assert table["preference"][1] == 0

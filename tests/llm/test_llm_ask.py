@@ -8,7 +8,7 @@ import time
 from collections import Counter
 
 import pytest
-from fake_ollama import DIGEST, FakeOllama, Fault, at_call, press_ctrl_c
+from fake_ollama import DIGEST, FakeOllama, Fault, at_call, dies_at, press_ctrl_c
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
@@ -161,7 +161,7 @@ def test_a_server_that_is_started_again_costs_no_reply():
 def test_a_server_that_stays_away_too_long_fails_the_rest_in_bounded_time(monkeypatch):
     monkeypatch.setattr(asking, "OUTAGE_S", 0.5)
     with FakeOllama(latency_s=0.01) as fake:
-        fake.reply = at_call(12, fake.stop)
+        fake.fault = dies_at(12, fake)
         start = time.monotonic()
         replies = ask(fake.model(), numbered(300), concurrency=2, **FAST)
         assert time.monotonic() - start < 30

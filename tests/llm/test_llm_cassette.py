@@ -12,7 +12,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import time
 from collections import Counter
 
 import pandas as pd
@@ -22,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from ragbench import recordings
+import recorded as shipped
 from ragbench.errors import ConfigError, DataError
 from ragbench.llm import CallError, Cassette, ask
 from ragbench.llm.cassette import Keys, canonical
@@ -143,7 +142,10 @@ def test_anything_that_can_change_a_reply_is_a_miss(fake, change, cassette):
 
 @pytest.mark.parametrize(
     ("spec", "own", "other"),
-    [("ollama:llama3:8b", {"keep_alive": "5m"}, {"keep_alive": -1}), ("openai:made", {}, {})],
+    [
+        ("ollama:llama3:8b", {"keep_alive": "5m"}, {"keep_alive": -1}),
+        ("openai:made", {"digest": "v1"}, {"digest": "v1"}),
+    ],
 )
 def test_host_deadline_retries_and_concurrency_do_not_change_the_key(fake, path, spec, own, other):
     run(fake, path, spec=spec, **own)
@@ -169,12 +171,12 @@ def test_keys_are_equal_exactly_when_the_requests_are(a, b, s, t):
     assert (one.key(a) == two.key(b)) == ((a, s) == (b, t))
 
 
-@pytest.mark.parametrize("name", list(recordings.RECORDINGS))
+@pytest.mark.parametrize("name", list(shipped.RECORDINGS))
 def test_shipped_replies_are_found_by_the_keys_of_their_prompts(name, no_sockets):
     with gzip.open(packaged_data("recordings", f"{name}.jsonl.gz"), "rt") as file:
         lines = pd.DataFrame(map(json.loads, file))
-    model = recordings.RECORDINGS[name].chat_model()
-    cassette = recordings.replay(name)
+    model = shipped.RECORDINGS[name].chat_model()
+    cassette = shipped.replay(name)
     no_sockets()
     replies = ask(model, lines["request"].str["messages"], cassette=cassette, on_length="keep")
     assert [reply.key for reply in replies] == lines["key"].tolist()
@@ -302,7 +304,8 @@ def test_an_answer_is_never_replaced_by_a_later_failure_or_answer(cassette):
     keys = Keys("ollama", "m", "d", {})
     request = keys.request([])
     key = keys.key([])
-    answer = {"ok": True, "text": "first", "usage": {}}
+    names = ("raw", "finish", "seconds", "repairs", "attempts", "error")
+    answer = {"ok": True, "text": "first", "usage": {}, **dict.fromkeys(names)}
     changes = ({}, {"ok": False}, {"text": "second"})
     assert [cassette.put(key, request, answer | one) for one in changes] == [True, False, False]
     assert cassette.get([key])[key]["text"] == "first"
@@ -442,7 +445,7 @@ def child_of(fake, path):
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_three_processes_share_a_cassette_ask_each_prompt_once_and_agree(fake, path):
+def test_three_processes_share_a_cassette_and_agree(fake, path):
     numbers = itertools.count()
     fake.reply = lambda body: f"answer {next(numbers)} to {body['messages'][0]['content']}"
     fake.latency_s = 0.02
@@ -451,30 +454,10 @@ def test_three_processes_share_a_cassette_ask_each_prompt_once_and_agree(fake, p
     assert len(one) == 120
     assert one == two == three  # all return the reply that was recorded
     asked = Counter(call.prompt for call in fake.calls)
-    assert (len(asked), asked.total()) == (120, 120)
+    assert len(asked) == 120
+    assert asked.total() <= 360  # two may both ask; the first reply stays
     cassette = Cassette(path)
     assert (len(cassette), cassette.verify()) == (120, [])
-
-
-def test_what_a_killed_process_was_asking_is_asked_again_after_a_while(path, monkeypatch):
-    monkeypatch.setattr("ragbench.llm.cassette.CLAIM_S", 0.5)
-    killed = Cassette(path)
-    key = Keys("ollama", "llama3:8b", DIGEST, {}).key([])
-    assert killed.claim(key)
-    assert not Cassette(path).claim(key)
-    killed.renew()
-    monkeypatch.undo()
-    time.sleep(0.6)
-    assert Cassette(path).claim(key)
-
-
-def test_a_failure_that_is_asked_again_stays_claimed_when_another_process_confirms(cassette, path):
-    keys = Keys("ollama", "llama3:8b", DIGEST, {})
-    key = keys.key([])
-    cassette.put(key, keys.request([]), {"ok": False})
-    assert Cassette(path).claim(key)
-    cassette.confirm("ollama", "llama3:8b", DIGEST)
-    assert not cassette.claim(key)
 
 
 @pytest.mark.posix
@@ -501,4 +484,4 @@ def test_what_a_killed_process_could_not_confirm_is_taken_out_where_its_model_wa
         assert len(Cassette(path)) == 0
     assert run(fake, Cassette(path), ["p0"])[1] == replaced
     assert len(Cassette(path)) == (1 if replaced else kept)
-    assert Cassette(path).rows("SELECT * FROM claims WHERE key IN (SELECT key FROM replies)") == []
+    assert Cassette(path).rows("SELECT * FROM unconfirmed") == []

@@ -29,7 +29,7 @@ def once(fault=None, host=None, spec="ollama:llama3:8b", **options):
 CASES = {
     # fault, kind, words in the message, words in the remedy
     "HTTP 500": (Fault("500"), "server", "HTTP 500: an error was encountered", "log"),
-    "out of memory": (Fault("oom"), "server", "more system memory (9.3 GiB)", "log"),
+    "out of memory": (Fault("oom"), "unusable", "more system memory (9.3 GiB)", "smaller num_ctx"),
     "not pulled": (
         Fault("404"),
         "no_model",

@@ -59,7 +59,7 @@ def test_one_json_value_counts_whatever_is_wrapped_around_it(text):
         ('Here it is: {"label": "cov', "no complete JSON value"),
         ('{"reason": {"label": "neither"}, "label": "cov', "Invalid JSON: EOF"),
         ('{"label": "covered", "certainty": "3"}', "certainty: Input should be a valid integer"),
-        ('{"label": "covered", "certainty": 3.0}', "certainty: Input should be a valid integer"),
+        ('{"label": "covered", "certainty": 3.5}', "certainty: Input should be a valid integer"),
         ('{"label": "Covered"}', "label: Input should be 'covered', 'contradicted' or 'neither'"),
         ('{"label": "covered", "why": "x"}', "why: Extra inputs are not permitted"),
         ("{}", "label: Field required"),
@@ -173,6 +173,20 @@ def test_a_bad_reply_is_repaired_once_and_that_is_counted(bad, then):
         assert reply.error.kind == "unusable"
         assert "no complete JSON value" in str(reply.error)
         assert reply.raw == reply.text == "still none"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{} is my verdict, as it wrote </think>, then no more",
+        "<think>hm</think>{}, for it says `</think>` itself",
+        "{}: it holds '</think>', which is odd",
+        "It holds (</think>) and [/THINK]. {}",
+        "hm</think>{} since </think>; stands there",
+    ],
+)
+def test_a_tag_that_is_only_named_takes_no_verdict_away(text):
+    assert read_reply(text.format(GOOD), Verdict)[1] == GOOD
 
 
 def test_nothing_but_thinking_is_no_answer_and_not_repaired():

@@ -21,8 +21,9 @@ import httpx
 import pytest
 from pydantic import BaseModel, Field
 
+from ragbench.errors import ConfigError
 from ragbench.experiment import Experiment
-from ragbench.llm import CallError, Cassette, Usage, ask, chat_model, local
+from ragbench.llm import CallError, Cassette, Usage, ask, chat_model, local, models
 from ragbench.llm.endpoints import Endpoint
 
 NUM_CTX = 2048
@@ -299,3 +300,14 @@ def test_record_then_replay_without_socket_file_or_package_gives_the_same_bytes(
     assert str(tmp_path) not in "".join(
         row[0] for row in cassette.rows("SELECT request FROM replies")
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "extra"), [("smollm2", "local"), ("openai:gpt", "openai")], ids=["local", "openai"]
+)
+def test_the_extra_that_a_model_needs_is_named(model, extra, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    monkeypatch.setitem(sys.modules, "langchain_openai", None)
+    models._openai_class.cache_clear()  # it keeps the class that another test loaded
+    with pytest.raises(ConfigError, match=rf"ragbench-lab\[{extra}\]"):
+        chat_model(model)

@@ -17,6 +17,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from ragbench.errors import DataError
 from ragbench.metrics.ir_score import ir_score, ir_score_curve, ir_score_table, part_scores
+from ragbench.text.layout import Normalised
 from ragbench.text.tokens import TokenOffsets, joined_cutoffs, truncate
 
 
@@ -122,6 +123,8 @@ def test_empty_text_scores_zero_and_missing_or_empty_facts_are_nan(match):
         ("a well-known man of Anglo-Saxon times", "a well-\nknown man of Anglo-\nSaxon times"),
         ("née Skłodowska", "ne\u0301e Skłodowska"),
         ("他在北京长大。", "他在北\n京长大。"),
+        ("the quick fox", "the quick  fox"),
+        ("\U0001109a", "\U00011099\U000110ba"),  # composed, beyond the first plane
     ],
 )
 def test_layout_does_not_lower_the_score_but_exactly_compared_it_does(fact, text):
@@ -206,12 +209,44 @@ def test_rows_are_scored_alone_whatever_the_threads_and_the_order_of_cutoffs(rng
     def letters(size):
         return "".join(rng.choice(list("abcde "), size))
 
-    texts = [letters(size) for size in rng.integers(0, 80, 60)]
-    parts = [[letters(size) for size in rng.integers(1, 20, n % 4)] for n in range(60)]
+    texts = [letters(size) for size in rng.integers(0, 80, 300)]
+    parts = [[letters(size) for size in rng.integers(1, 20, n % 4)] for n in range(300)]
     alone = [ir_score_curve(p, t, [1, 3, 9], words) for p, t in zip(parts, texts, strict=True)]
     for threads in (1, 3):
         table = ir_score_table(parts, texts, [3, 1, 9], words, threads=threads)
         np.testing.assert_array_equal(table[:, [1, 0, 2]], alone)
+
+
+def test_a_row_is_scored_the_same_beside_others_that_need_normalising(rng):
+    pieces = [
+        "a mill",
+        " ",
+        "  ",
+        "\n",
+        "\u00a0",
+        "e\u0301",
+        "\ufb01",
+        "\u00ad",
+        "exam-\nple",
+        "\U0001f600",
+    ]
+
+    def text():
+        return "".join(rng.choice(pieces, 12))
+
+    texts = [text() for _ in range(300)]
+    parts = [[text() + "x" for _ in range(n % 3)] for n in range(300)]
+    cuts = np.array([[4, 20, len(t)] for t in texts])
+    table = ir_score_table(parts, texts, [1, 2, 3], positions=cuts, threads=2)
+    for row, (facts, whole) in enumerate(zip(parts, texts, strict=True)):
+        spots = np.clip(cuts[row], 0, len(whole))
+        expected = np.full(3, np.nan)
+        if facts:
+            normalised = Normalised.of(whole, facts)
+            ends = normalised.cut(spots)
+            wanted = [Normalised.of(fact, facts).text.strip() for fact in facts]
+            expected = [np.mean(slow_parts(wanted, normalised.text[:end], "exact")) for end in ends]
+        np.testing.assert_allclose(table[row], expected)
 
 
 def test_wordpiece_cutoffs_end_with_the_nth_token(tokens):

@@ -51,6 +51,24 @@ def test_the_metadata_prefix_is_neither_counted_nor_matched():
 
 
 @pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("(RML) Ltd was founded in 1990.", 6),
+        ("(Marn (Holdings) Ltd) was founded in 1990.", 7),
+        ("（马恩）公司成立于1990年。", 16),
+        ("(a) is so. (b) is not.", 6),
+    ],
+)
+def test_a_reference_that_opens_with_a_bracket_stands_in_itself(text, words):
+    language = "zh" if words == 16 else "en"
+    assert reference_recall([text], [text], language) == 1.0
+    assert effective_information_rate([text], [text], language) == 1.0
+    assert reference_recall([text], [f"(Company: Marn) {text}"], language) == 1.0
+    assert passage_table([[text]], [[f"(Company) {text}"]], language)["words"][0] >= words
+    assert reference_recall(["Ltd was founded"], ["(RML) Ltd was founded in 1990."]) == 1.0
+
+
+@pytest.mark.parametrize(
     ("passage", "language", "words"),
     [
         ("(Marn (Holdings) Ltd) Rye.", "en", 1),

@@ -15,7 +15,7 @@ from sklearn.metrics import ndcg_score
 
 import ragbench as rb
 from ragbench.errors import ConfigError, DataError
-from ragbench.metrics.ranking import MEASURES, rank_table
+from ragbench.metrics.ranking import RANK_MEASURES, rank_table
 from ragbench.records import Chunk, Hit
 
 
@@ -23,7 +23,7 @@ def hits(*pairs):
     return [Hit(Chunk(i, "text", d, d.upper()), 1.0, n) for n, (i, d) in enumerate(pairs, 1)]
 
 
-def rank_scores(retrieved, relevant, measures=MEASURES):
+def rank_scores(retrieved, relevant, measures=RANK_MEASURES):
     """Of one question: value by measure."""
     return rank_table([retrieved], [relevant], measures).iloc[0].to_dict()
 
@@ -144,7 +144,7 @@ def test_many_questions_are_scored_in_one_call_as_each_alone(monkeypatch):
 def test_rows_are_ranked_by_the_measures_names():
     rows = [{"retrieved_context_ids": ["a", "b"], "reference_context_ids": ["b"]}]
     scored = rb.score(rows, ["ranking"])
-    assert scored.attrs["numbers"] == list(MEASURES)
+    assert scored.attrs["numbers"] == list(RANK_MEASURES)
     assert scored[["RR", "P@10"]].to_numpy().tolist() == [[0.5, 0.1]]
 
 

@@ -21,7 +21,7 @@ from ragbench.papers import ragchecker as rc
 from ragbench.paths import shared_data
 from ragbench.prompts import prompt_hash
 from ragbench.records import Dataset, Document, Hit, Question
-from ragbench.stats import means
+from ragbench.stats import means, paired_difference
 from ragbench.text.sentences import split_sentences
 
 BOOK = dg = parts("23")
@@ -218,14 +218,14 @@ def test_a_model_answers_with_the_optimised_prompt_at_the_default_setting_only(w
     settings = [dg.Setting(k=5), dg.DEFAULT, dg.Setting(prompt="optimised")]
     with FakeOllama(reply=speak) as server:
         model = server.model(num_ctx=32768)
-        grid, rows = run(world, tmp_path, settings, dict.fromkeys(dg.PROMPTS, model))
+        grid, rows = run(world, tmp_path, settings, dict.fromkeys(dg.ANSWER_PROMPTS, model))
         done = ragchecker_labels(model, rc.results(grid, rows), progress=False)
     scored = BOOK.metric_scores(grid, rows, done)
     assert Counter(zip(rows["generator"], rows["k"], strict=True)) == {
         ("default", 5): 3, ("default", 20): 3, ("optimised", 20): 3,
     }  # fmt: skip
     assert rows.groupby("generator")["prompt_sha256"].unique().map(list).to_dict() == {
-        name: [prompt_hash(prompt)] for name, prompt in dg.PROMPTS.items()
+        name: [prompt_hash(prompt)] for name, prompt in dg.ANSWER_PROMPTS.items()
     }
     assert scored[["question_id", "k", "prompt"]].iloc[:3].to_numpy().tolist() == [
         ["q1", 5, "default"], ["q1", 20, "default"], ["q1", 20, "optimised"],
@@ -277,11 +277,13 @@ def test_questions_of_one_document_count_as_one_and_tests_are_corrected_for_each
     rows["recall"] = rows["f1"].where(rows["cluster"] > 0, 0)
     table = BOOK.tendencies(rows, {"size": (*settings, {"f1": "rises", "recall": "rises"})})
     table = table[table["retriever"] == "A"].set_index("metric")
-    # Four documents: their signs can be flipped in 16 ways, two of which are as far out as what was
-    # seen.
-    # one of the documents has no difference in recall
-    assert table["p"].to_dict() == {"f1": 2 / 16, "recall": 4 / 16}
-    assert table.loc["f1", "p_holm"] == 4 * 2 / 16
+    # Four documents, of which one has no difference in recall.
+    p = {
+        "f1": paired_difference([1] * 4, [0] * 4).p,
+        "recall": paired_difference([0, 1, 1, 1], [0] * 4).p,
+    }
+    assert table["p"].to_dict() == pytest.approx(p)
+    assert table.loc["f1", "p_holm"] == pytest.approx(4 * p["f1"])
     assert table["n"].tolist() == [24, 24]
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ragbench import recordings
+import recorded
 from ragbench.data import load_minihop
 from ragbench.metrics.ir_score import ir_score
-from ragbench.recordings import (
+from recorded import (
     BOTH,
     DISTRACTED,
     EVIDENCE,
@@ -23,7 +23,7 @@ def minihop():
 
 @pytest.fixture(scope="module")
 def passages(minihop):
-    questions = recordings.grid_experiment("smollm2", "evidence").data["minihop"].questions[:25]
+    questions = recorded.grid_experiment("smollm2", "evidence").data["minihop"].questions[:25]
     return [(question, evidence_passages(question, minihop)) for question in questions]
 
 
@@ -67,7 +67,7 @@ def test_the_distracted_conditions_add_the_same_two_namesakes_around_the_evidenc
 
 
 def test_a_condition_finds_what_is_assigned_in_that_order_and_at_most_k():
-    experiment = recordings.grid_experiment("smollm2", "distracted")
+    experiment = recorded.grid_experiment("smollm2", "distracted")
     data = experiment.data["minihop"]
     build = experiment.retriever[DISTRACTED[2]]
     assigned = build.keywords["documents"]
@@ -81,9 +81,9 @@ def test_a_condition_finds_what_is_assigned_in_that_order_and_at_most_k():
 
 
 def test_the_grids_ask_each_question_once_alone_and_once_a_condition():
-    cells = recordings.grid_experiment("smollm2", "evidence").cells("minihop")
+    cells = recorded.grid_experiment("smollm2", "evidence").cells("minihop")
     assert [(cell.retriever, cell.N) for cell in cells] == [
-        ("LLM only", 0), *((name, recordings.ALL_OF_GOLD) for name in EVIDENCE),
+        ("LLM only", 0), *((name, recorded.ALL_OF_GOLD) for name in EVIDENCE),
     ]  # fmt: skip
-    distracted = recordings.grid_experiment("smollm2", "distracted").cells("minihop")
+    distracted = recorded.grid_experiment("smollm2", "distracted").cells("minihop")
     assert {cell.retriever for cell in distracted} == {"LLM only", *DISTRACTED}

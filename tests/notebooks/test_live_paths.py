@@ -17,6 +17,7 @@ from fake_ollama import FakeOllama, default_reply
 from notebook_parts import parts, run_up_to
 
 import ragbench as rb
+from ragbench import papers
 from ragbench.data import load_dataset
 from ragbench.data.dragonball import ANSWERS_FILE
 from ragbench.data.wikieval import DIMENSIONS, Pair
@@ -122,7 +123,7 @@ def test_the_ragchecker_path_follows_appendix_d_and_scores_what_stands_between_t
     data = parts("23").long_answered(load_dataset("minihop"), 1)
     data = replace(data, documents=data.documents[:40])
     generator = {MODEL: rb.chat_model(MODEL, num_ctx=16384, num_predict=2048)}
-    experiment = rc.grid("live", data, rc.RETRIEVERS, generator)
+    experiment = rc.grid("live", data, rc.PAPER_RETRIEVERS, generator)
     rows = experiment.run(progress=False)
     assert rows[["status", "answer", "tagged"]].eq(["ok", answer, True]).all(axis=None)
     (sent,) = held_against(server.calls, RAGCHECKER, "ragchecker_default").values()
@@ -142,9 +143,9 @@ def test_the_diagnosis_compares_figures_5_and_9_under_the_same_options(server):
     data = book.answerable(load_dataset("minihop", book.DATA, per_kind=1))
     data = rb.Dataset(data.name, data.questions[:1], data.documents)
     model = chat_model(MODEL, num_ctx=32768, num_predict=2048)
-    bm25 = {"BM25": rc.RETRIEVERS["BM25"]}
+    bm25 = {"BM25": rc.PAPER_RETRIEVERS["BM25"]}
     both = [rc.DEFAULT, rc.Setting(prompt="optimised")]
-    rc.grid("x", data, bm25, dict.fromkeys(rc.PROMPTS, model), both).run(progress=False)
+    rc.grid("x", data, bm25, dict.fromkeys(rc.ANSWER_PROMPTS, model), both).run(progress=False)
     sent = held_against(server.calls, RAGCHECKER, "ragchecker_default", "ragchecker_optimised")
     assert sent["ragchecker_default"] == sent["ragchecker_optimised"]
 
@@ -321,5 +322,67 @@ def test_where_true_answers_got_no_claim_the_live_notebook_has_no_difference_to_
     names = run_up_to("22", None, MODEL=MODEL, LIMIT=1)
     found = " ".join(names["lines"])
     assert "covers unknown percent" in found
-    assert "MiniLM minus BM25: no question has both." in found
+    assert "MiniLM minus BM25: no question has both, or too few for a test." in found
     assert "nan" not in found
+
+
+# --- generator and judge on different servers, to the notebook's end
+
+GROWTH = {
+    "en": ("Factual Question", "When did Tarn grow?", "Tarn grew in 1841."),
+    "zh": ("事实性问题", "塔恩哪一年成立?", "塔恩成立于1841年。"),
+}
+
+
+def write_dragonball(folder):
+    """Write two questions on finance in each language, with one key point or none."""
+    documents = []
+    asked = []
+    for number, (language, (kind, question, sentence)) in enumerate(GROWTH.items()):
+        place = {"domain": "Finance", "language": language}
+        titled = {"doc_id": number, "company_name": "Tarn", "content": sentence}
+        documents.append(place | titled)
+        truth = {"doc_ids": [number], "content": "1841", "references": [sentence]}
+        for points in ([sentence], None):
+            query = {"query_type": kind, "content": question, "query_id": len(asked)}
+            truth = truth | {"keypoints": points}
+            asked.append(place | {"query": query, "ground_truth": truth})
+    write_lines(folder / "rageval" / "dragonball_docs.jsonl", documents)
+    write_lines(folder / "rageval" / "dragonball_queries.jsonl", asked)
+
+
+def three_points(body):
+    """Take three key points out of a true answer, and say of each that it is covered."""
+    fields = body.get("format", {}).get("properties", {})
+    if "keypoints" in fields:
+        return '{"keypoints": ["It grew.", "In 1841.", "It was Tarn."]}'
+    return default_reply(body)
+
+
+BOTH_LANGUAGES = {"PARTS": ["finance en", "finance zh"], "LIMIT": 2, "RESAMPLES": 20}
+
+
+@pytest.mark.parametrize(
+    ("number", "given", "item", "columns"),
+    [
+        ("41", BOTH_LANGUAGES, "Table 3", {"Completeness EN", "Completeness CN", "Rouge-L EN"}),
+        ("42", {"LIMIT": 2, "RESAMPLES": 20}, "Table 5", {"Completeness EN", "Irrelevance CN"}),
+    ],
+)
+def test_the_generation_half_runs_with_a_judge_on_another_server(
+    number, given, item, columns, server, three, monkeypatch, tmp_path
+):
+    write_dragonball(tmp_path)
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
+    with FakeOllama(reply=three_points) as judge:
+        there = {"use": MODEL, "host": judge.url}
+        tape = str(tmp_path / "tape.sqlite")
+        run_up_to(number, None, MODEL=MODEL, JUDGE=there, CASSETTE=tape, **given)
+        prompts = {call.body["messages"][0]["content"] for call in server.calls}
+        assert any("请只根据这些段落回答" in prompt for prompt in prompts)
+        assert all("Passages:" in prompt or "段落" in prompt for prompt in prompts)
+        assert judge.calls
+        assert not any("Passages:" in call.prompt for call in judge.calls)
+    live = papers.ledger("rageval", item)
+    live = live[live["ours_by"].str.contains(MODEL, na=False) & live["ours"].notna()]
+    assert columns <= set(live["column"])

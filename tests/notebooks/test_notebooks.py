@@ -10,6 +10,7 @@ import shutil
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import nbformat
@@ -20,11 +21,12 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from ragbench import notebooks
 from ragbench.errors import DataError
+from ragbench.experiment import Experiment
 from ragbench.metrics.table import find_numbers
 from ragbench.notebooks import NotebookError, _shared_kernel, execute, find, run_all
 from ragbench.paths import project_root, shared_data
 from ragbench.prompts import load_prompt
-from ragbench.recordings import RECORDINGS, manifest
+from recorded import RECORDINGS, manifest
 
 
 @dataclass(frozen=True)
@@ -199,11 +201,35 @@ def test_notebook_runs_and_leaves_its_figures_and_ledger_rows(path, run):
         assert measured["n"].dropna().gt(0).all()
 
 
+def shares_a_recording(path):
+    cells = nbformat.read(path, 4).cells
+    return any("recorded.rows(" in cell.source for cell in cells)
+
+
+@pytest.mark.slow
+@pytest.mark.ledger
+@pytest.mark.parametrize("attempt", range(3))
+def test_notebooks_that_share_a_recording_run_at_once(attempt, tmp_path, monkeypatch):
+    monkeypatch.delenv("RAGBENCH_DATA", raising=False)
+    monkeypatch.delenv("RAGBENCH_FIGURES", raising=False)
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+    books = [path for path in find() if shares_a_recording(path)]
+    assert len(books) > 5
+    with ThreadPoolExecutor(len(books)) as pool:
+        running = []
+        for path in books:
+            small = dict(BOOKS[path.stem].small)
+            running.append(pool.submit(execute, path, small, tmp_path / path.name))
+        for book in running:
+            book.result()
+
+
 def tracked_files():
     return {
         str(p): hashlib.sha256(p.read_bytes()).hexdigest()
         for folder in [project_root() / "figures", project_root() / "notebooks"]
         for p in sorted(folder.iterdir())
+        if p.is_file()
     }
 
 
@@ -438,6 +464,25 @@ def test_the_template_goes_on_where_there_is_nothing_to_compare(run, tmp_path):
     assert len(calls) >= 4  # two answers, two grades
     assert "one system: nothing to compare" in words
     assert "files in " in words  # the export, at its end
+
+
+@pytest.mark.slow
+def test_the_template_says_what_a_measure_needs(run, tmp_path):
+    file = own_files(tmp_path, retriever=["BM25"])
+    with pytest.raises(NotebookError, match="no row has a number in contained"):
+        run(TEMPLATE, {"EXPERIMENT": file, "MEASURE": "contained"})
+
+
+@pytest.mark.slow
+def test_the_template_compares_a_run_with_an_earlier_one(run, tmp_path):
+    file = own_files(tmp_path, retriever=["BM25"], generator="ollama:llama3:8b")
+    earlier = Experiment.from_yaml(file).model_copy(update={"name": "earlier"})
+    earlier.run(progress=False)
+    out, _ = run(TEMPLATE, {"EXPERIMENT": file, "OTHER": str(earlier.home)})
+    assert "OTHER names no run" not in "".join(said(out / "91_your_experiment.ipynb"))
+    words = (out / "91_your_experiment.ipynb").read_text()
+    assert "this run" in words
+    assert str(earlier.home) in words
 
 
 @pytest.mark.slow

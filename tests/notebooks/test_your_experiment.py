@@ -55,8 +55,8 @@ def test_init_makes_a_folder_whose_files_run_and_are_answerable(tmp_path, monkey
 
 def test_init_copies_templates_without_results_and_set_to_the_files_beside_them(tmp_path):
     folder = create_project(tmp_path / "mine")
-    path, other = sorted(folder.glob("*.ipynb"))
-    assert other.name == "93_score_your_answers.ipynb"
+    path, *others = sorted(folder.glob("*.ipynb"))
+    assert [other.name for other in others] == ["92_workbench.ipynb", "93_score_your_answers.ipynb"]
     book = nbformat.read(path, as_version=4)
     nbformat.validate(book)
     assert not any(cell.outputs for cell in book.cells if cell.cell_type == "code")
@@ -93,7 +93,7 @@ def test_lab_opens_a_folder_that_init_made_and_keeps_results_in_it(tmp_path, bec
         main(["lab", "mine", "--no-browser"])
     (command,) = became
     assert command[command.index("--notebook-dir") + 1] == str(folder)
-    assert "91_your_experiment.ipynb" in command
+    assert str(folder / "91_your_experiment.ipynb") in command
     assert os.environ["RAGBENCH_RESULTS"] == str(folder / "results")
     assert main(["lab", "nothing"]) == 2
 

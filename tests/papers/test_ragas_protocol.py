@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from checks import load_script
 from fake_ollama import FakeOllama
 from label_replies import verdicts
 from notebook_parts import parts
@@ -19,7 +18,6 @@ from scipy.stats import binom
 from ragbench import papers
 from ragbench.data.wikieval import DIMENSIONS, Pair
 from ragbench.errors import ConfigError, DataError
-from ragbench.llm import Cassette
 from ragbench.paths import packaged_data, project_root
 
 BOOK = parts("30")
@@ -96,13 +94,15 @@ ALL = {"faithfulness": F, "answer_relevance": F, "context_relevance": C}
 
 def test_a_ranking_that_always_takes_the_first_place_is_a_tie_with_full_position_bias():
     with FakeOllama(reply=model_reply) as server:
-        tables, bias = BOOK.baseline_scores(server.model(), F, "faithfulness", **QUIET)
+        pairs = BOOK.baseline_scores(server.model(), F, "faithfulness", **QUIET)
         prompts = [call.prompt for call in server.calls]
     assert [(TALL in prompt, WHO in prompt) for prompt in prompts] == [(True, False)] * 4
-    assert bias == 0.5
-    assert tables["GPT Ranking"][["better", "worse"]].to_numpy().tolist() == [[0.5, 0.5]]
-    assert tables["GPT Score"][["better", "worse"]].to_numpy().tolist() == [[9.0, 2.0]]
-    assert agreement(tables["GPT Ranking"])["ties"] == 1
+    assert pairs.to_numpy().tolist() == [["faithfulness", F[0].id, 9, 2, 1, 1]]
+    assert [F[0].worse in prompt for prompt in prompts] == [False, True, True, True]
+    tables = BOOK.baseline_tables(pairs)
+    ranked = tables[BOOK.RANKING, "faithfulness"]
+    assert ranked[["better", "worse"]].to_numpy().tolist() == [[0.5, 0.5]]
+    assert agreement(ranked)["ties"] == 1
 
 
 def test_a_ranking_that_sees_the_better_text_in_both_orders_wins_without_bias():
@@ -114,20 +114,30 @@ def test_a_ranking_that_sees_the_better_text_in_both_orders_wins_without_bias():
 
     pairs = [Pair("w", "Who built it?", "Ann did.", "Ferns grow.")]
     with FakeOllama(reply=choose) as server:
-        tables, bias = BOOK.baseline_scores(server.model(), pairs, "answer_relevance", **QUIET)
-    assert bias == 0.0
-    assert tables["GPT Ranking"][["better", "worse"]].to_numpy().tolist() == [[1.0, 0.0]]
-    assert agreement(tables["GPT Ranking"])["wins"] == 1
-    assert agreement(tables["GPT Score"])["ties"] == 1
+        scored = BOOK.baseline_scores(server.model(), pairs, "answer_relevance", **QUIET)
+    assert scored.iloc[0, 2:].tolist() == [5, 5, 1, 2]
+    tables = BOOK.baseline_tables(scored)
+    ranked = tables[BOOK.RANKING, "answer_relevance"]
+    assert ranked[["better", "worse"]].to_numpy().tolist() == [[1.0, 0.0]]
+    assert agreement(ranked)["wins"] == 1
+    assert agreement(tables[BOOK.SCORE, "answer_relevance"])["ties"] == 1
 
 
-def test_a_pair_is_recorded_with_both_scores_and_the_place_chosen_in_each_order(tmp_path):
-    with FakeOllama(reply=model_reply) as server, Cassette(tmp_path / "tape.sqlite") as tape:
-        model = server.model()
-        row = load_script("record_ragas").baselines(model, F[0], "faithfulness", cassette=tape)
-        prompts = [call.prompt for call in server.calls]
-    assert row == ("faithfulness", F[0].id, 9, 2, 1, 1)
-    assert [F[0].worse in prompt for prompt in prompts] == [False, True, True, True]
+def test_a_score_that_is_no_whole_number_from_0_to_10_is_unread():
+    replies = {"a": 0, "b": 10, "c": 11, "d": -1, "e": 7.5, "f": True, "g": "8"}
+
+    def reply(body):
+        return json.dumps(
+            {"score": replies[body["messages"][0]["content"].split("Answer:\n")[1][0]]}
+        )
+
+    texts = list(replies)
+    with FakeOllama(reply=reply) as server:
+        scores = BOOK.gpt_scores(
+            server.model(), "answer_relevance", ["Q"] * 7, texts, None, **QUIET
+        )
+    assert scores[:2] == [0, 10]
+    assert pd.isna(scores[2:]).all()
 
 
 def test_the_shipped_scores_and_choices_give_the_cells_of_the_ledger():
@@ -300,3 +310,8 @@ def test_rows_become_cells_of_the_published_table(tmp_path, monkeypatch):
     none = BOOK.agreement_table({})
     assert none.empty
     assert {"source", "agreement"} <= {*none}  # a page without the data picks columns of it
+
+
+def test_a_run_without_any_of_the_first_questions_has_no_pairs():
+    none = pd.DataFrame({"id": [], "side": [], "score": []})
+    assert BOOK.as_pairs(none, "score").columns.tolist() == ["id", "better", "worse"]

@@ -2,6 +2,7 @@
 again.
 """
 
+import math
 from functools import partial
 from itertools import product
 from types import SimpleNamespace
@@ -10,11 +11,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from notebook_parts import parts
+from scipy.stats import pearsonr, spearmanr
 
 from ragbench import papers
 from ragbench.data.ragchecker import ASPECTS, load_ragchecker_meta
 from ragbench.metrics.claims import METRICS
 from ragbench.metrics.lexical import bleu, rouge_l
+from ragbench.papers.ragchecker import preference_table
 from ragbench.stats import correlation, preference_correlation
 
 SYSTEMS = [
@@ -227,6 +230,19 @@ def test_lexical_rows_of_table_2_come_out_of_jieba_tokens(meta):
             [[metric(response, reference) for response in both] for both, reference in sides]
         )
         assert with_people(lambda aspect, scores=scores: scores, meta) == row("Table 2", name)
+
+
+def test_a_table_of_preferences_has_a_cell_for_each_aspect_and_correlation():
+    scores = np.array([[0, 0], [0, 0.25], [0, 1], [math.nan, 1]])  # the last: the median, .25
+    labels = np.array([[-2, -1], [0, 1], [2, 2], [1, 0]])
+    cells = preference_table({"ARES | X": {"overall": scores}}, {"overall": labels}, 0)
+    e = np.repeat([-2.0, -1, 2, -1], 2)
+    expected = [100 * theirs(e, labels.ravel()).statistic for theirs in (pearsonr, spearmanr)]
+    assert cells["value"].tolist() == pytest.approx(expected)
+    assert cells["column"].tolist() == ["overall pearson", "overall spearman"]
+    assert set(cells["row"]) == {"ARES | X"}
+    assert cells["n"].tolist() == [8, 8]
+    assert preference_table({}, {}).empty
 
 
 def test_bleu_of_the_published_form_worked_by_hand():

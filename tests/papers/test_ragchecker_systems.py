@@ -125,13 +125,13 @@ def test_a_run_shows_all_20_chunks(tmp_path, minilm):
     documents = tuple(Document(f"d{i}", f"d{i}", f"River {i} is long.", ()) for i in range(25))
     data = Dataset("small", QUESTIONS, documents)
     read = {"copier": lambda question, context: context}
-    first = rc.grid("small", data, rc.RETRIEVERS, read, folder=tmp_path).run(progress=False)
+    first = rc.grid("small", data, rc.PAPER_RETRIEVERS, read, folder=tmp_path).run(progress=False)
     assert len(first) == 6
     assert first["retriever"].unique().tolist() == ["BM25", "SIM", "hybrid"]
     assert first[first["retriever"] == "SIM"]["hits"].map(len).tolist() == [20, 20]
     assert first.loc[0, "answer"].count("River") == len(first.loc[0, "hits"])
     small = [rc.Setting(size=7, overlap=0.0)]
-    (cut,) = rc.grid("small", data, rc.RETRIEVERS, settings=small).chunker.values()
+    (cut,) = rc.grid("small", data, rc.PAPER_RETRIEVERS, settings=small).chunker.values()
     texts = [c.text for c in cut([Document("d", "T", "unbelievably unbelievably")])]
     assert texts == ["unbelievably unbel", "ievably"]  # within words, as in the recorded runs
 
@@ -152,7 +152,7 @@ def test_a_model_answers_and_labels_and_both_are_replayed(tmp_path, minilm, monk
 
     def scores(host, folder):
         answerers = {name: chat_model(name, host=host, num_ctx=16384, num_predict=2048)}
-        grid = rc.grid("small", SMALL, rc.RETRIEVERS, answerers, cassette=tape, folder=folder)
+        grid = rc.grid("small", SMALL, rc.PAPER_RETRIEVERS, answerers, cassette=tape, folder=folder)
         rows = grid.run(progress=False)
         judge = chat_model(name, host=host, num_ctx=4096)
         made = ragchecker_labels(judge, rc.results(grid, rows), cassette=Cassette(tape))

@@ -40,6 +40,17 @@ def minihop_rows(tmp_path_factory):
     return data, {c.id: c.text for c in chunks}, rows
 
 
+def test_a_published_mean_is_over_the_questions_whose_own_text_reaches_n():
+    tokens = {"a": 99, "b": 100, "c": 250}  # the begin token makes them 100, 101, 251
+    rows = pd.DataFrame(
+        {"question_id": q, "retriever": "BM25", "N": n, "context_tokens": min(n, t)}
+        for q, t in tokens.items()
+        for n in (100, 200, 300, 400, 10**6)
+    ).assign(chunker="as run", k=5)
+    kept = thesis.reaching(rows).groupby("N")["question_id"].agg("".join)
+    assert kept.to_dict() == {100: "abc", 200: "bc", 300: "c"}
+
+
 def test_every_retriever_keeps_the_number_of_chunks_of_the_published_run(minihop_rows):
     _, _, rows = minihop_rows
     longest = rows["hits"].str.len().groupby(rows["retriever"], sort=False).max()

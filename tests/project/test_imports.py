@@ -13,7 +13,7 @@ PACKAGE = Path(ragbench.__file__).parent
 ROOMS = """
     errors _lazy paths weights _compiled records | text | prompts llm | onnx_models embedding chunking | data
     | stats | metrics | retrieval | generation | labelling | experiment | scoring comparison | datagen | papers
-    | plots | widgets | report | recordings notebooks doctor cli __main__
+    | plots | widgets | report | notebooks doctor cli __main__
 """
 LEVEL = {room: level for level, rooms in enumerate(ROOMS.split("|")) for room in rooms.split()}
 

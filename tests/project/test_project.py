@@ -40,7 +40,16 @@ def test_environment_yml_agrees_with_pyproject():
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     assert environment["channels"][0] == "conda-forge"
     python = f"python{PYPROJECT['project']['requires-python']},<3.15"
-    assert environment["dependencies"] == [python, "pip", {"pip": ["-e ."]}]
+    assert environment["dependencies"] == [python, "pip"]
+    assert 'sh scripts/setup.sh "$CONDA_PREFIX"' in (ROOT / "environment.yml").read_text()
+
+
+def test_the_weights_for_pip_are_those_of_the_lock():
+    lock = (ROOT / "requirements.lock").read_text()
+    page = (ROOT / "docs" / "platforms.md").read_text()
+    (line,) = re.findall(r"^pip install --no-deps (.*?)  +#", page, re.M)
+    assert len(line.split()) == 3
+    assert all(f"\n{weights} " in lock for weights in line.split())
 
 
 def test_one_version_stands_everywhere():
@@ -167,8 +176,9 @@ def test_a_papers_formula_stands_in_plain_python_and_the_package_agrees(name):
     book = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
     code = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
     cells = [next(cell for cell in code if mark in cell) for mark in FORMULAS[name].split("|")]
+    imports = next(cell for cell in code if "import ragbench as rb" in cell)
     names = {}
-    for cell in [code[0], *cells]:
+    for cell in [imports, *cells]:
         exec(cell, names)
     assert "assert " in cells[-1]
 

@@ -69,7 +69,7 @@ def test_every_block_of_the_studys_page_runs_from_top_to_bottom_in_a_new_folder(
     assert main(["run", "experiment.yaml"]) == 0
     names = {}
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     for block in blocks:
         exec(compile(block, "study.md", "exec"), names)
     assert names["labels"].notna().all(axis=None)

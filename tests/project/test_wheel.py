@@ -49,7 +49,20 @@ def test_the_wheel_holds_types_templates_manual_and_data(wheel):
         *(f"ragbench/_shipped/notebooks/{name}" for name in TEMPLATES),
     }
     assert "Author: The ragbench authors" in said
-    assert "License-Expression: MIT" in said
+    expression = "License-Expression: MIT AND Apache-2.0 AND CC-BY-4.0 AND CC-BY-SA-4.0"
+    assert expression in said
+    packed = {name.split("/licenses/")[1] for name in names if "/licenses/" in name}
+    with_licence = [path.parent.name for path in project_root().glob("data/*/LICENSE")]
+    assert len(with_licence) >= 4
+    assert packed == {
+        "LICENSE",
+        "NOTICE",
+        "data/LICENSE.Apache-2.0",
+        *(f"data/{name}/LICENSE" for name in with_licence),
+    }
+    notice = (project_root() / "NOTICE").read_text()
+    carried = {name.split("/")[2] for name in names if name.startswith("ragbench/_shipped/")}
+    assert not [name for name in carried - {"docs", "notebooks"} if f"data/{name} " not in notice]
     assert "Classifier: Typing :: Typed" in said
 
 
@@ -105,3 +118,8 @@ def test_the_manual_builds_into_a_site_whose_links_lead_somewhere():
     page = (project_root() / "site" / "index.html").read_text(encoding="utf-8")
     assert 'href="docs/models.html#with-no-model-at-all"' in page
     assert "https://cdn" not in page
+    notebook = project_root() / "site" / "notebooks" / "20_ragchecker_metrics.html"
+    assert "context_utilization" in notebook.read_text(encoding="utf-8")  # a table of it, not JSON
+    reference = (project_root() / "site" / "docs" / "api.html").read_text(encoding="utf-8")
+    assert "Say whether the true answer stands in the prediction" in reference
+    assert "::: ragbench" not in reference

@@ -6,7 +6,9 @@ import json
 import re
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +38,7 @@ from ragbench.experiment import load_manifest, load_rows
 from ragbench.llm import Cassette, chat_model
 from ragbench.metrics.table import METRICS, Metric
 from ragbench.report import methods as methods_module
-from ragbench.report.export import MARKER, export, export_scores
+from ragbench.report.export import MARKER, check_target, export, export_scores
 from ragbench.report.factors import factor_table, measured
 from ragbench.report.methods import Methods
 from ragbench.report.scores import load_scores, save_scores
@@ -216,7 +218,7 @@ def test_an_export_has_every_part_and_says_what_it_wrote(exported):
     files += [f"tables/{stem}.{kind}" for stem in tables for kind in ("csv", "md", "tex")]
     assert set(exported.files) == set(files)
     there = {str(p.relative_to(exported.folder)) for p in exported.folder.rglob("*") if p.is_file()}
-    assert there == set(exported.files) | {MARKER}
+    assert there - {".ragbench-export.lock"} == set(exported.files) | {MARKER}
     assert str(exported).startswith(f"{len(exported.files)} files in ")
     listed = (exported.folder / "README.md").read_text(encoding="utf-8")
     assert "\n\n\n" not in listed
@@ -247,7 +249,7 @@ def test_each_factor_is_compared_within_every_setting_of_the_others(live_run, ex
     told = pd.read_csv(tables / "retriever_ir_score.csv")
     assert told[["N", "pair", "n"]].to_numpy().tolist() == [[4, "a - b", 3], [20, "a - b", 3]]
     rows = measured(load_rows(live_run))
-    expected = rb.compare(rows[rows["N"] > 0], "retriever", "ir_score", by="N", cluster="cluster")
+    expected = rb.compare(rows[rows["N"] > 0], "retriever", "ir_score", by="N")
     assert told["p_holm"].tolist() == pytest.approx(expected["p_holm"].tolist(), rel=1e-5)
     assert "a against b: " in (tables / "retriever_ir_score.md").read_text()
     assert r"with 95\% intervals" in (tables / "retriever_ir_score.tex").read_text()
@@ -281,28 +283,15 @@ def test_a_factor_of_which_no_setting_has_two_values_has_no_table(tmp_path):
 def test_the_finding_names_the_value_that_is_ahead():
     questions = [f"q{number}" for number in range(12)]
     retrievers = pd.DataFrame({"retriever": ["worse", "better"], "ir_score": [0.0, 1.0]})
-    rows = pd.DataFrame({"question_id": questions, "cluster": questions})
+    rows = pd.DataFrame({"question_id": questions})
     rows = retrievers.merge(rows, how="cross")
     cell = {"data": "d", "chunker": "c", "k": 2, "N": 10, "generator": "none", "judge": "none"}
     rows = rows.assign(**cell, answer=None, grade=None)
     table = factor_table(rows, "retriever", "ir_score", "t")
     assert table.finding == "retriever: worse against better: better higher in 1 of 1"
     assert table.frame["difference"].tolist() == [-1.0]
-    assert table.caption == f"{table.title}. {table.finding}."
-
-
-def test_questions_that_share_a_document_are_one_cluster_else_those_of_a_topic(tmp_path):
-    data = people(4)
-    shared = [replace(q, meta={"doc_ids": ["d0"] if i < 2 else [f"d{i}"], "topic": i % 2})
-              for i, q in enumerate(data.questions)]  # fmt: skip
-    rows = rows_of(tmp_path, data={"p": replace(data, questions=tuple(shared))})
-    clusters = measured(rows).drop_duplicates("question_id")["cluster"]
-    assert clusters.nunique() == 3
-    assert clusters.iloc[0] == clusters.iloc[1]
-    alone = rows.assign(relevant=None)
-    assert measured(alone).drop_duplicates("question_id")["cluster"].tolist() == [0, 1, 0, 1]
-    bare = alone.assign(topic=None)
-    assert measured(bare)["cluster"].nunique() == 4
+    clusters = "Clusters: each question is on its own"
+    assert table.caption == f"{table.title}. {table.finding}. {clusters}."
 
 
 def test_the_worst_questions_of_the_best_system_come_with_their_texts(live_run, exported):
@@ -331,7 +320,7 @@ def test_methods_tell_data_settings_models_digests_seeds_and_prompts(live_run, e
 def test_every_citation_has_its_entry_and_every_entry_is_cited(exported):
     bib = (exported.folder / "references.bib").read_text()
     marked = re.findall(r"@([\w:.-]+)[\];]", methods_of(exported.folder))
-    keys = {"ragbench", "elyagouby2024", "ollama", "manski1990bounds", "clopper1934"}
+    keys = {"ragbench", "elyagouby2024", "ollama", "manski1990bounds", "clopper1934", "korn1998"}
     assert cited(exported.folder) == set(marked) == keys
     assert f"Version {rb.__version__}" in bib
     assert problems(bib) == []
@@ -474,19 +463,42 @@ def test_a_folder_with_files_of_others_is_refused_and_stays_as_it_was(run, tmp_p
 
 
 def test_an_earlier_export_is_replaced_and_what_others_put_there_stays(run, out, tmp_path):
+    export(run, out, by="kind")  # a table that the next export has not
     (out / "chapter.tex").write_text("text")
-    (out / "tables" / "old.csv").write_text("of an earlier version")
+    (out / "tables" / "mine.csv").write_text("text")
     rows_of(tmp_path / "bare", 3, N=(4,), generator=None, judge=None)
-    (tmp_path / ".out.part" / "tables").mkdir(parents=True)  # what a killed export left
     made = export(tmp_path / "bare", out)
     assert (out / "chapter.tex").read_text() == "text"
     assert len(pd.read_csv(out / "rows.csv")) == 3
     assert "seconds" not in (out / "tables" / "overview.csv").read_text()
-    assert not (out / "tables" / "old.csv").exists()
+    (out / "tables" / "mine.csv").unlink()
     assert sorted(path.name for path in (out / "tables").iterdir()) == [
         Path(name).name for name in made.files if name.startswith("tables/")
     ]
-    assert not (tmp_path / ".out.part").exists()
+    assert not [*tmp_path.glob(".out.*")]
+
+
+def test_a_file_that_was_edited_in_an_export_is_named_and_not_overwritten(run, out):
+    methods = out / "methods.md"
+    written = methods.read_text()
+    methods.write_text(f"{written} My own sentence.")
+    for write in (lambda: export(run, out), lambda: check_target(out)):
+        with pytest.raises(ConfigError, match=r"edited since the export into .*: methods\.md"):
+            write()
+    assert methods.read_text().endswith("My own sentence.")
+    methods.rename(out / "my_methods.md")
+    export(run, out)
+    assert methods.read_text() == written
+    assert (out / "my_methods.md").exists()
+
+
+def test_exports_into_one_folder_at_once_leave_one_whole_export(run, tmp_path, undrawn):
+    work = partial(export, run)
+    with ThreadPoolExecutor(4) as pool:
+        exports = [*pool.map(work, [tmp_path / "out"] * 4)]
+    assert len(exports) == 4
+    assert check_target(tmp_path / "out") == tmp_path / "out"  # all files are as one wrote them
+    assert not [*tmp_path.glob(".out.*")]
 
 
 @pytest.mark.parametrize(
@@ -646,7 +658,7 @@ def test_the_box_of_a_run_says_who_graded_and_which_questions(exported):
     who, population, clustered, _ = box_of(exported.folder)
     assert who.startswith("Grades were given by llama3:8b; checked by a person: 0.")
     assert "the 4 of people" in population
-    assert "means and comparisons" in clustered
+    assert "means and comparisons, each question is on its own." in clustered
 
 
 def test_without_a_judge_nothing_may_be_claimed_about_right_answers(out):
@@ -700,14 +712,20 @@ def test_languages_and_changed_settings_are_in_methods_and_in_what_may_be_claime
 
 
 def test_methods_name_the_intervals_that_the_tables_have(live_run):
-    rows = pd.DataFrame({"x": [0.1, 0.4, 0.5], "contained": [1.0, 0.0, 1.0]})
+    rows = pd.DataFrame({"x": [0.1, 0.4, 0.5], "right": [True, False, True]})
     kinds = [rb.means(rows, [], name).attrs["intervals"] for name in rows]
-    assert {*kinds[0], *kinds[1]} == {"Student's t", "exact binomial"}
+    effective = "exact binomial for the effective number of values"
+    assert {*kinds[0], *kinds[1]} == {effective, "exact binomial"}
     manifest = load_manifest(live_run)
     counts = {"rows": 1, "failed": 0, "missing": 0}
-    words = Methods.of_run(manifest, counts, ["Student's t", "percentile bootstrap"]).markdown
+    frame = pd.DataFrame({"mean": [1.0]})
+    frame.attrs = {"intervals": ["Student's t", "percentile bootstrap"], "clusters": "12 by topic"}
+    tables = [ReportTable("means", "m", frame), ReportTable("audit", "a", pd.DataFrame())]
+    words = Methods.of_run(manifest, counts, tables).markdown
     kinds = "Student's t; percentile bootstrap [@efron1993bootstrap] (2,000 resamples, seed 0)."
     assert f"Means have 95% intervals: {kinds}" in words
+    assert "Clusters of questions: 12 by topic. A cluster is resampled" in words
+    assert "Clustered: means and comparisons, 12 by topic." in words
     assert "95% intervals" not in Methods.of_run(manifest, counts).markdown
 
 
@@ -742,6 +760,36 @@ def test_exported_rows_of_several_systems_are_scored_again_and_what_is_not_known
     assert first["ir_score"].isna().tolist() == [True, False] * 3
     for column in ("question_id", "system", "ir_score", "eir", "unscored", "reason"):
         assert again[column].fillna(-1).tolist() == first[column].fillna(-1).tolist()
+
+
+def test_missing_and_empty_answers_of_an_export_are_the_same_when_scored_again(tmp_path):
+    answers = {"a": ["Ely"] * 3 + [None, ""], "b": ["Ely"] * 2 + ["Ulm"] * 3}
+    rows = [
+        {
+            "question": f"Where is mill {place}?",
+            "reference": "Ely",
+            "system": name,
+            "answer": answer,
+        }
+        for name, texts in answers.items()
+        for place, answer in enumerate(texts)
+    ]
+    table = rb.score(rows, ["contained"])
+    export_scores(table, tmp_path / "r", "mine")
+    frame = pd.read_csv(tmp_path / "r" / "rows.csv")
+    for kind, write in {
+        "csv": frame.to_csv,
+        "jsonl": partial(frame.to_json, orient="records", lines=True),
+        "parquet": frame.to_parquet,
+    }.items():
+        write(tmp_path / f"again.{kind}")
+    first = rb.means(table, "system", "contained")
+    assert first[["mean", "n", "unscored"]].to_numpy().tolist() == [[0.75, 4, 1], [0.4, 5, 0]]
+    files = [tmp_path / "r" / "rows.csv", *tmp_path.glob("again.*")]
+    assert len(files) == 4
+    for source in [*files, frame]:
+        again = rb.score(source, ["contained"])
+        pd.testing.assert_frame_equal(rb.means(again, "system", "contained"), first)
 
 
 def test_methods_name_the_source_of_a_metric_of_ones_own_and_of_a_scale_of_ones_own(

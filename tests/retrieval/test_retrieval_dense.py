@@ -183,6 +183,23 @@ def test_queries_go_through_embed_query_unless_the_embedder_takes_them_all_at_on
     assert batched.batches == [["a", "b"], ["q", "r"]]
 
 
+@pytest.mark.parametrize(("numbers", "products"), [(5, [1, 1, 1]), (20, [2, 1]), (99, [3])])
+def test_as_many_queries_are_multiplied_at_once_as_fit_into_a_tile(monkeypatch, numbers, products):
+    sizes = []
+
+    class Counted(np.ndarray):
+        def __matmul__(self, other):
+            sizes.append(len(self))
+            return np.asarray(self) @ np.asarray(other)
+
+    monkeypatch.setattr("ragbench.retrieval.dense.TILE", numbers)
+    queries = unit(np.eye(3, 10)).astype(np.float32)
+    dense = Dense(chunks_of(*"x" * 10), Numbered(queries, np.eye(10)))
+    nearest = dense.nearest(queries.view(Counted), 1)
+    assert [places.tolist() for places, _ in nearest] == [[0], [1], [2]]
+    assert sizes == products
+
+
 @pytest.mark.parametrize("weight", [0.0, 0.3, 0.5, 1.0])
 def test_mmr_selects_what_langchain_selects(rng, weight):
     # candidates in clusters, so that novelty matters

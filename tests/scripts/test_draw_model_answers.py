@@ -60,7 +60,7 @@ def test_a_grader_sees_question_truth_facts_and_answer_and_nothing_else(script, 
 
 
 def test_every_answer_of_qwen_with_a_retriever_is_labelled_and_smollm2s_draw_keeps_its_probabilities():
-    from ragbench import recordings
+    import recorded
 
     path = packaged_data("minihop", "labels", "answers", "model_answers.jsonl")
     every = pd.read_json(path, lines=True)
@@ -72,11 +72,11 @@ def test_every_answer_of_qwen_with_a_retriever_is_labelled_and_smollm2s_draw_kee
         for model, part in every.groupby("model")
     }
     for name in ("qwen", "smollm2"):
-        rows = recordings.rows(name, "retrievers")
+        rows = recorded.rows(name, "retrievers")
         written = {
             *zip(*(rows.loc[rows["N"].eq(300), c] for c in ("question_id", "answer")), strict=True)
         }
-        labelled = pairs[recordings.manifest(name)["model"]]
+        labelled = pairs[recorded.manifest(name)["model"]]
         assert written <= labelled if name == "qwen" else len(written & labelled) > 150
     drawn = every[every["model"].str.contains("SmolLM2")]
     # the items of the frame
@@ -94,7 +94,7 @@ def test_every_answer_of_qwen_with_a_retriever_is_labelled_and_smollm2s_draw_kee
     ],
 )
 def test_every_answer_of_a_census_has_its_label_and_no_other_answer_has(script, name, file):
-    from ragbench import recordings
+    import recorded
 
     chosen = script.census(script.rows_of(name), name)
     labelled, *others = (
@@ -121,9 +121,7 @@ def test_every_answer_of_a_census_has_its_label_and_no_other_answer_has(script, 
     # of a false premise: what is true instead
     assert all(item["supporting_facts"] for item in script.blind(chosen))
     plan = (project_root() / "docs/preregistration/minihop.md").read_text(encoding="utf-8")
-    assert all(
-        recordings.manifest(each)["file"]["sha256"] in plan for each in recordings.RECORDINGS
-    )
+    assert all(recorded.manifest(each)["file"]["sha256"] in plan for each in recorded.RECORDINGS)
 
 
 def bare(result):

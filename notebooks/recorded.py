@@ -1,4 +1,4 @@
-"""Recordings: replies of real models on MiniHop that are shipped, and replayed without a server.
+"""Recordings: replies of real models that are shipped, and replayed without a server.
 
 A recording is two files in ``data/recordings/``: the replies, ``NAME.jsonl.gz``, and a manifest,
 ``NAME.json``, which says who was asked what. ``scripts/ship_recording.py`` asks the model, makes
@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from filelock import FileLock
 
 from ragbench.chunking import semantic_chunks
 from ragbench.data import load_dataset, load_minihop
-from ragbench.data.relevance import document_clusters
 from ragbench.errors import DataError, check_known
 from ragbench.experiment import Experiment
 from ragbench.experiment.axes import QUERY_ONLY
@@ -39,6 +39,7 @@ from ragbench.records import Answer, Chunk, Dataset, Document, Grade, Hit, Quest
 from ragbench.retrieval import llm_decomposer
 from ragbench.retrieval.base import ranked
 from ragbench.stats import Interval, ppi_shares
+from ragbench.stats.clusters import document_clusters
 
 # of the order in which questions are asked; drawn before any answer was labelled
 ORDER_SEED = 20261122
@@ -193,12 +194,10 @@ GRIDS = {
     "budgets": _RecordedGrid(100, partial(_BM25, N=(0, *thesis.CUTOFFS))),
     "evidence": _RecordedGrid(100, partial(_of_evidence, conditions=EVIDENCE), _two_hops),
     "distracted": _RecordedGrid(100, partial(_of_evidence, conditions=DISTRACTED), _two_hops),
-    "probes": _RecordedGrid(
-        80, partial(_BM25, N=(0, 300)), lambda: load_minihop(probes=True).shuffled(ORDER_SEED)
-    ),
+    "probes": _RecordedGrid(80, partial(_BM25, N=(0, 300)), lambda: load_minihop(probes=True).shuffled(ORDER_SEED)),
     "mlq": _RecordedGrid(60, partial(_MLQ, N=(300, 1000))),
     "decompositions": _RecordedGrid(180, partial(_MLQ, N=thesis.CUTOFFS), decomposes=True),
-    "prompts": _RecordedGrid(50, partial(_BM25, N=(1000,)), prompts=ragchecker.PROMPTS),
+    "prompts": _RecordedGrid(50, partial(_BM25, N=(1000,)), prompts=ragchecker.ANSWER_PROMPTS),
 }
 
 
@@ -244,15 +243,11 @@ RECORDINGS = {
     ),
     "qwen": _QWEN,
     # RAGChecker's prompts do not ask for one sentence.
-    "qwen_prompts": replace(
-        _QWEN, options={**_QWEN.options, "num_predict": 512}, grids=("prompts",)
-    ),
+    "qwen_prompts": replace(_QWEN, options={**_QWEN.options, "num_predict": 512}, grids=("prompts",)),
 }
 
 
-def grid_experiment(
-    name: str, grid: str, questions: Sequence[str] | None = None, **settings: Any
-) -> Experiment:
+def grid_experiment(name: str, grid: str, questions: Sequence[str] | None = None, **settings: Any) -> Experiment:
     """Build the experiment of one grid (of `GRIDS`) of one recording (of `RECORDINGS`).
 
     ``questions``: ids of those to ask; default all that the grid plans. ``settings``: of
@@ -328,10 +323,10 @@ def replay(recording: str | Path, folder: Path | None = None) -> Cassette:
         )
     stem, _, _ = file.name.partition(".")
     kept = cache_dir(FOLDER) / f"{stem}-{sha256[:16]}.sqlite"
-    if not kept.exists():
-        # never half written, whoever else does the same
-        with written_whole(kept) as part, Cassette(part) as cassette:
-            cassette.import_(file)
+    with FileLock(f"{kept}.lock"):  # an open file is not replaced by another process
+        if not kept.exists():
+            with written_whole(kept) as part, Cassette(part) as cassette:
+                cassette.import_(file)
     return Cassette(kept, "replay", command=command)
 
 
@@ -350,7 +345,8 @@ def rows(name: str, grid: str) -> pd.DataFrame:
     """Return the replayed rows of the questions that a recording covers of a grid; no answer has a
     grade.
 
-    A prompt without a recorded reply is a CallError. Another model is asked by
+    Several processes may replay one grid at once: each waits for the one before it. A prompt
+    without a recorded reply is a CallError. Another model is asked by
     ``grid_experiment(name, grid, generator={"mine": model}).run()``.
     """
     facts = manifest(name)
@@ -358,7 +354,8 @@ def rows(name: str, grid: str) -> pd.DataFrame:
     if not covered:
         return as_frame([])
     folder = results_dir(FOLDER, f"{name}-{grid}-{facts['file']['sha256'][:8]}")
-    with replay(name) as cassette:
+    # notebooks that run side by side replay the same grid into the same folder
+    with FileLock(f"{folder}.lock"), replay(name) as cassette:
         experiment = grid_experiment(name, grid, covered, folder=folder, cassette=cassette)
         return experiment.run(progress=False)
 
@@ -388,6 +385,7 @@ def evidence_rows() -> pd.DataFrame:
 
 _HOTPOTQA_NOTE = "another model and grader than the paper's"  # of its numbers in the ledger
 STRING_METRICS = {"exact_match": exact_match, "token_f1": token_f1, "contained": contained}
+YES_OR_NO = {"exact_match": "boolean", "contained": "boolean"}
 
 
 def _hotpotqa_rows() -> pd.DataFrame:
@@ -410,13 +408,11 @@ def _hotpotqa_rows() -> pd.DataFrame:
     rows["grade"] = rows["grade"].where(counts == counts.max())
     text = packaged_data("hotpotqa", "answers.json").read_text(encoding="utf-8")
     rows["model"] = json.loads(text)["model"]
-    return rows.astype({"grade": "Int64", "model_grade": "Int64"})
+    return rows.astype({"grade": "Int64", "model_grade": "Int64", **YES_OR_NO})
 
 
 def _hotpotqa(name: str) -> pd.DataFrame:
-    return pd.read_json(
-        packaged_data("hotpotqa", name), lines=True, dtype={"question_id": str, "answer": str}
-    )
+    return pd.read_json(packaged_data("hotpotqa", name), lines=True, dtype={"question_id": str, "answer": str})
 
 
 def thesis_rows(
@@ -464,15 +460,14 @@ def thesis_rows(
     return rows
 
 
-def _live_thesis_rows(
-    table: str, models: thesis.Models, data: str, limit: int | None
-) -> pd.DataFrame:
+def _live_thesis_rows(table: str, models: thesis.Models, data: str, limit: int | None) -> pd.DataFrame:
     dataset = load_dataset(data, thesis.DATA)
     dataset = replace(dataset, questions=dataset.questions[:limit])
     rows = thesis.experiment(table, dataset, models).run(progress=False)
     rows["cluster"] = rows["question_id"].map(document_clusters(dataset))
     for name, metric in STRING_METRICS.items():
         rows[name] = measure_answers(rows, metric)
+    rows = rows.astype(YES_OR_NO)
     names = models.names
     rows.attrs = {
         "data": f"{dataset.name} ({len(dataset.questions)} questions)",
@@ -509,14 +504,12 @@ def grade_intervals(rows: pd.DataFrame, by: str) -> pd.DataFrame:
     return pd.DataFrame(intervals, columns=[by, "grade", "share", "low", "high", "n"])
 
 
-def grade_difference(
-    rows: pd.DataFrame, grades: Sequence[int], plus: pd.Series, minus: pd.Series
-) -> Interval:
+def grade_difference(rows: pd.DataFrame, grades: Sequence[int], plus: pd.Series, minus: pd.Series) -> Interval:
     """Return the difference of the share of some grades between two sets of rows, paired by
     cluster.
 
     ``plus`` and ``minus`` say which rows are on either side. The interval is a jackknife over
-    clusters, with Student's t; its `p_of_no_difference` gives the p-value.
+    clusters, with Student's t; its ``p`` is the p-value.
     """
     kept = rows[plus | minus]
     in_plus = plus[kept.index]

@@ -4,7 +4,10 @@ each check finds.
 
 import gzip
 import json
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 
 import pandas as pd
@@ -13,18 +16,19 @@ from checks import load_script, refuse_servers
 from fake_ollama import DIGEST
 from notebook_parts import parts
 
-from ragbench import Dataset, Question, recordings
+import recorded
+from ragbench import Dataset, Question
 from ragbench.data import load_hotpotqa, load_minihop
 from ragbench.errors import ConfigError, DataError
 from ragbench.llm import CallError, Cassette, local
-from ragbench.paths import packaged_data
-from ragbench.recordings import DISTRACTED, EVIDENCE, GOLD
+from ragbench.paths import packaged_data, project_root
 from ragbench.records import Document
 from ragbench.retrieval import BM25, MultiQuery
+from recorded import DISTRACTED, EVIDENCE, GOLD
 
 shipping = load_script("ship_recording")
-NAMES = list(recordings.RECORDINGS)
-DECOMPOSITIONS = recordings.GRIDS["decompositions"]
+NAMES = list(recorded.RECORDINGS)
+DECOMPOSITIONS = recorded.GRIDS["decompositions"]
 
 
 @pytest.fixture(autouse=True)
@@ -51,22 +55,60 @@ def test_every_prompt_of_a_shipped_recording_has_its_reply_and_no_reply_is_stale
 
 @pytest.mark.parametrize("name", ["smollm2", "qwen"])
 def test_shipped_rows_are_replays_of_the_covered_questions_and_start_no_server(name, no_model):
-    plan = recordings.manifest(name)["grids"]["retrievers"]
-    rows = recordings.rows(name, "retrievers")
+    plan = recorded.manifest(name)["grids"]["retrievers"]
+    rows = recorded.rows(name, "retrievers")
     assert sorted(rows["question_id"].unique()) == sorted(plan["questions"])
-    expected = {"LLM only": 0, GOLD: 1000} | dict.fromkeys(recordings.WITHOUT_MLQ, 300)
+    expected = {"LLM only": 0, GOLD: 1000} | dict.fromkeys(recorded.WITHOUT_MLQ, 300)
     counts = rows.groupby(["retriever", "N"]).size()
     assert counts.to_dict() == dict.fromkeys(expected.items(), plan["covered"])
     assert rows["cached"].all()
     assert rows["grade"].isna().all()
-    assert set(rows["digest"]) == {recordings.manifest(name)["digest"]}
+    assert set(rows["digest"]) == {recorded.manifest(name)["digest"]}
     gold = rows[rows["retriever"] == GOLD]
     assert gold["ir_score"].eq(1).all()
     assert gold["context_tokens"].lt(1000).all()  # no gold document was cut
 
 
+def at_once(code, count, **environment):
+    """Run a program in several processes that start together; return what each printed."""
+    around = os.environ | {"PYTHONPATH": str(project_root() / "notebooks")}
+    around |= {name: str(value) for name, value in environment.items()}
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            env=around,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(count)
+    ]
+    printed = []
+    for process in running:
+        out, error = process.communicate(timeout=300)
+        assert process.returncode == 0, error
+        printed.append(out)
+    return printed
+
+
+@pytest.mark.slow
+def test_processes_replay_one_grid_at_once():
+    code = "import recorded\n"
+    code += "print(recorded.rows('qwen', 'thesis')[['question_id', 'answer']].to_csv())"
+    first, second = at_once(code, 2)
+    assert first == second
+    assert len(first.splitlines()) > 300
+
+
+def test_processes_import_one_recording_at_once(tmp_path):
+    code = "import recorded\nprint(len(recorded.replay('qwen')))"
+    counts = at_once(code, 3, RAGBENCH_CACHE=tmp_path / "cache")
+    assert len({*counts}) == 1
+    assert [*(tmp_path / "cache").rglob("*.part")] == []
+
+
 def test_the_evidence_experiment_has_every_condition_for_both_models_and_starts_no_server(no_model):
-    rows = recordings.evidence_rows()
+    rows = recorded.evidence_rows()
     counts = rows.groupby(["model", "condition"])["question_id"].agg(["size", "nunique"])
     assert counts.eq(rows["question_id"].nunique()).all(axis=None)
     conditions = rows.groupby("model")["condition"].agg(set)
@@ -81,8 +123,8 @@ def test_the_evidence_experiment_has_every_condition_for_both_models_and_starts_
 
 def test_shipped_recordings_are_small_and_say_whose_words_they_are():
     size = 0
-    for name, recording in recordings.RECORDINGS.items():
-        told = recordings.manifest(name)
+    for name, recording in recorded.RECORDINGS.items():
+        told = recorded.manifest(name)
         size += told["file"]["bytes"]
         assert told["options"]["max_completion_tokens"] == recording.options["num_predict"]
         assert [*told["grids"]] == [*recording.grids]
@@ -94,9 +136,9 @@ def test_shipped_recordings_are_small_and_say_whose_words_they_are():
 
 def test_the_order_of_the_questions_is_fixed_whatever_the_order_of_the_file():
     minihop = load_minihop()
-    questions = minihop.shuffled(recordings.ORDER_SEED)
+    questions = minihop.shuffled(recorded.ORDER_SEED)
     turned = replace(minihop, questions=minihop.questions[::-1])
-    assert turned.shuffled(recordings.ORDER_SEED) == questions
+    assert turned.shuffled(recorded.ORDER_SEED) == questions
     ids = [q.id for q in questions]
     assert sorted(ids) == sorted(q.id for q in minihop.questions)
     # What is shipped was asked in this order: another seed would make its questions a choice.
@@ -108,10 +150,10 @@ def test_the_order_of_the_questions_is_fixed_whatever_the_order_of_the_file():
 
 
 def test_an_answer_keeps_its_first_label_and_labels_of_two_files_are_counted():
-    every = recordings.every_label()
+    every = recorded.every_label()
     assert len(every) == 2585
     pair = ["question_id", "answer"]
-    one = recordings.with_reference_grades(every.drop_duplicates(pair))
+    one = recorded.with_reference_grades(every.drop_duplicates(pair))
     assert not one.duplicated(pair).any()
     assert every.groupby(pair, sort=False)["grade"].first().tolist() == one["grade"].tolist()
     twice = parts("13").graded_in_two_files(every)
@@ -126,10 +168,10 @@ def test_an_answer_keeps_its_first_label_and_labels_of_two_files_are_counted():
 
 
 def test_grades_are_joined_by_question_and_text():
-    label = recordings.every_label().iloc[0]
+    label = recorded.every_label().iloc[0]
     pairs = [(label.question_id, label.answer), (label.question_id, "?"), ("other", label.answer)]
     rows = pd.DataFrame(pairs, columns=["question_id", "answer"]).assign(grade=9)
-    grades = recordings.with_reference_grades(rows)["grade"]
+    grades = recorded.with_reference_grades(rows)["grade"]
     assert grades.fillna(-1).tolist() == [label.grade, -1, -1]
 
 
@@ -144,22 +186,22 @@ def hotpotqa(monkeypatch):
 
 def hotpotqa_rows():
     """The rows behind both tables, each once."""
-    both = [recordings.thesis_rows(table) for table in ("Table 3.2", "Table 3.3")]
+    both = [recorded.thesis_rows(table) for table in ("Table 3.2", "Table 3.3")]
     return pd.concat(both).drop_duplicates(["question_id", "retriever", "N"], ignore_index=True)
 
 
 def gold_documents(data):
     """The chunker and the retriever that give whole gold documents."""
-    settings = recordings.GRIDS["retrievers"].settings(data)
+    settings = recorded.GRIDS["retrievers"].settings(data)
     return settings["chunker"]["documents"], settings["retriever"][GOLD]
 
 
 def test_hotpotqas_string_scores_follow_from_the_shipped_texts(hotpotqa):
-    budgets = {("BM25", n) for n in recordings.thesis.CUTOFFS} | {("LLM only", 0)}
+    budgets = {("BM25", n) for n in recorded.thesis.CUTOFFS} | {("LLM only", 0)}
     assert hotpotqa.groupby(["retriever", "N"]).size().to_dict() == dict.fromkeys(
-        budgets | {(name, 1000) for name in recordings.thesis.RETRIEVERS}, 200
+        budgets | {(name, 1000) for name in recorded.thesis.RETRIEVERS}, 200
     )
-    for name, metric in recordings.STRING_METRICS.items():
+    for name, metric in recorded.STRING_METRICS.items():
         scores = list(map(metric, hotpotqa["answer"], hotpotqa["reference"]))
         assert hotpotqa[name].tolist() == pytest.approx(scores)
     assert hotpotqa["ir_score"].isna().equals(hotpotqa["N"].eq(0))
@@ -168,7 +210,7 @@ def test_hotpotqas_string_scores_follow_from_the_shipped_texts(hotpotqa):
 def test_hotpotqas_labels_are_a_census_of_the_planned_cells_of_the_first_60_questions(hotpotqa):
     graded = hotpotqa[hotpotqa["grade"].notna()]
     planned = {("LLM only", 0), *(("BM25", n) for n in (100, 300, 500))}
-    planned |= {(name, 1000) for name in recordings.thesis.RETRIEVERS}
+    planned |= {(name, 1000) for name in recorded.thesis.RETRIEVERS}
     planned |= {("BM25", 800), ("BM25", 900)}  # each answer there is one of N = 1000, too
     assert graded.groupby(["retriever", "N"]).size().to_dict() == dict.fromkeys(planned, 60)
     questions = pd.read_json(packaged_data("hotpotqa", "questions.jsonl"), lines=True)
@@ -183,32 +225,32 @@ def test_the_200_questions_are_the_first_of_the_random_order_and_some_ir_scores_
     data_mirror,
 ):
     data = load_hotpotqa(data_mirror / "hotpotqa" / "hotpot_dev_distractor_subset.json.gz")
-    order = data.shuffled(recordings.ORDER_SEED)[:200]
+    order = data.shuffled(recorded.ORDER_SEED)[:200]
     rows = hotpotqa_rows()
     assert rows["question_id"].unique().tolist() == [q.id for q in order]
     few = replace(data, questions=tuple(order[:5]))
-    again = recordings.thesis.experiment("Table 3.2", few, N=(100, 1000)).run(progress=False)
+    again = recorded.thesis.experiment("Table 3.2", few, N=(100, 1000)).run(progress=False)
     scores = again.set_index(["question_id", "N"])["ir_score"]
     shipped = rows[rows["retriever"] == "BM25"].set_index(["question_id", "N"])["ir_score"]
     assert scores.tolist() == pytest.approx(shipped[scores.index].tolist(), abs=1e-9)
 
 
 def test_a_table_of_the_thesis_is_replayed_without_a_model_and_says_who_made_it():
-    rows = recordings.thesis_rows("Table 3.2")
+    rows = recorded.thesis_rows("Table 3.2")
     assert {*rows["retriever"]} == {"LLM only", "BM25"}
-    assert {*recordings.thesis_rows("Table 3.3")["N"]} == {0, 1000}
+    assert {*recorded.thesis_rows("Table 3.3")["N"]} == {0, 1000}
     assert rows.attrs["graded"] == "reference labels"
     assert rows.attrs["generator"].startswith("gguf:Qwen")
     with pytest.raises(ConfigError, match=r"Table 3\.1"):
-        recordings.thesis_rows("Table 3.1")
+        recorded.thesis_rows("Table 3.1")
 
 
 def test_shares_and_differences_of_grades_by_hand():
     rows = pd.DataFrame({"N": [1, 1, 2, 2] * 6, "grade": [5, 4, 5, 5] * 6})
     rows["cluster"] = rows.index // 4
-    shares = recordings.grade_intervals(rows, "N").set_index(["N", "grade"])["share"]
+    shares = recorded.grade_intervals(rows, "N").set_index(["N", "grade"])["share"]
     assert shares[[(1, "grade 5"), (2, "grade 5"), (1, "grade 4")]].tolist() == [0.5, 1.0, 0.5]
-    difference = recordings.grade_difference(rows, [5], rows["N"].eq(2), rows["N"].eq(1))
+    difference = recorded.grade_difference(rows, [5], rows["N"].eq(2), rows["N"].eq(1))
     assert difference.estimate == pytest.approx(0.5)
 
 
@@ -231,35 +273,35 @@ DATA = Dataset("towns", QUESTIONS, TOWNS)
 
 
 def ids_in_order():
-    return [question.id for question in DATA.shuffled(recordings.ORDER_SEED)]
+    return [question.id for question in DATA.shuffled(recorded.ORDER_SEED)]
 
 
 def told_of_grids(folder):
-    return recordings.manifest("small", folder)["grids"]
+    return recorded.manifest("small", folder)["grids"]
 
 
 @pytest.fixture
 def small(monkeypatch, tmp_path, fake):
     """Three questions, recorded from a made server; returns the folder they are exported to."""
     monkeypatch.setenv("RAGBENCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(recordings, "load_minihop", lambda: DATA)
-    bm25 = recordings.thesis.retrievers()["BM25"]
-    monkeypatch.setattr(recordings.thesis, "retrievers", lambda: {"BM25": bm25})
-    monkeypatch.setattr(recordings, "WITHOUT_MLQ", ("BM25",))
-    monkeypatch.setattr(recordings.thesis, "TOP_K", {"BM25": 2})
+    monkeypatch.setattr(recorded, "load_minihop", lambda: DATA)
+    bm25 = recorded.thesis.retrievers()["BM25"]
+    monkeypatch.setattr(recorded.thesis, "retrievers", lambda: {"BM25": bm25})
+    monkeypatch.setattr(recorded, "WITHOUT_MLQ", ("BM25",))
+    monkeypatch.setattr(recorded.thesis, "TOP_K", {"BM25": 2})
     grids = {
-        name: replace(recordings.GRIDS[name], questions=n)
+        name: replace(recorded.GRIDS[name], questions=n)
         for name, n in (("retrievers", 3), ("budgets", 2))
     }
-    monkeypatch.setattr(recordings, "GRIDS", grids)
+    monkeypatch.setattr(recorded, "GRIDS", grids)
     recording = replace(
-        recordings.RECORDINGS["smollm2"],
+        recorded.RECORDINGS["smollm2"],
         model="ollama:llama3:8b",
         licence="none",
         options={"host": fake.url, "digest": DIGEST, "num_predict": 50},
         grids=tuple(grids),
     )
-    monkeypatch.setitem(recordings.RECORDINGS, "small", recording)
+    monkeypatch.setitem(recorded.RECORDINGS, "small", recording)
     return tmp_path / "shipped"
 
 
@@ -267,7 +309,7 @@ def small(monkeypatch, tmp_path, fake):
 def shipped(small, monkeypatch):
     """The same, exported, and what is shipped with the package as far as these tests see."""
     shipping.ship("small", shipping.record("small"), small)
-    monkeypatch.setattr(recordings, "packaged_data", lambda folder, name: small / name)
+    monkeypatch.setattr(recorded, "packaged_data", lambda folder, name: small / name)
     return small
 
 
@@ -276,7 +318,7 @@ def reworded(monkeypatch):
     """Word the first question anew, once called."""
     words = (replace(QUESTIONS[0], text="Which is the older of Ely and Ulm?"), *QUESTIONS[1:])
     data = replace(DATA, questions=words)
-    return lambda: monkeypatch.setattr(recordings, "load_minihop", lambda: data)
+    return lambda: monkeypatch.setattr(recorded, "load_minihop", lambda: data)
 
 
 def copy_without(cassette, path, unwanted):
@@ -301,7 +343,7 @@ def test_a_recording_goes_on_is_exported_whole_and_verifies(small, fake):
     assert len(fake.calls) == asked
     first = shipping.ship("small", cassette, small).read_bytes()
     assert shipping.ship("small", cassette, small).read_bytes() == first
-    told = recordings.manifest("small", small)
+    told = recorded.manifest("small", small)
     covered = {grid: plan["covered"] for grid, plan in told["grids"].items()}
     assert covered == {"retrievers": 3, "budgets": 2}
     assert told["replies"] == len(gzip.decompress(first).splitlines()) > 0
@@ -326,7 +368,7 @@ def test_questions_are_shipped_up_to_the_first_without_all_its_answers(small, tm
 
 def test_questions_that_were_shipped_in_another_order_stay_shipped(shipped, tmp_path):
     first, *others = ids_in_order()
-    told = recordings.manifest("small", shipped)
+    told = recorded.manifest("small", shipped)
     told["grids"]["retrievers"]["questions"] = others
     (shipped / "small.json").write_text(json.dumps(told))
     part = copy_without(shipping.working_file("small"), tmp_path / "part.sqlite", f"{first}/none/")
@@ -352,7 +394,7 @@ def test_verify_finds_what_the_manifest_says_wrongly(shipped):
         "prompts": {"thesis_with_documents": "0"},
         "order_seed": 1,
     }
-    (shipped / "small.json").write_text(json.dumps(recordings.manifest("small", shipped) | wrong))
+    (shipped / "small.json").write_text(json.dumps(recorded.manifest("small", shipped) | wrong))
     problems = shipping.verify("small", shipped)
     kinds = {problem.partition(" the manifest says ")[0] for problem in problems}
     assert kinds >= {f"{key}:" for key in wrong}
@@ -367,19 +409,19 @@ def test_replies_that_are_not_the_manifests_are_refused(small):
 
 
 def test_a_replay_with_a_miss_stops(shipped, reworded):
-    assert recordings.rows("small", "retrievers")["status"].eq("ok").all()
+    assert recorded.rows("small", "retrievers")["status"].eq("ok").all()
     reworded()
     with pytest.raises(CallError, match="prompts are not on small-") as caught:
-        recordings.rows("small", "retrievers")
+        recorded.rows("small", "retrievers")
     assert "python scripts/ship_recording.py small --record" in str(caught.value)
 
 
 def test_another_model_can_be_asked_what_the_recording_was(shipped, fake, tmp_path):
     before = len(fake.calls)
-    assert recordings.rows("small", "budgets")["cached"].all()
+    assert recorded.rows("small", "budgets")["cached"].all()
     assert len(fake.calls) == before
     another = {"generator": {"mine": fake.model()}, "folder": tmp_path / "mine"}
-    rows = recordings.grid_experiment("small", "budgets", **another).run(progress=False)
+    rows = recorded.grid_experiment("small", "budgets", **another).run(progress=False)
     # equal prompts are asked once
     assert len(fake.calls) - before == (~rows["cached"].astype(bool)).sum() > 0
     assert set(rows["generator"]) == {"mine"}
@@ -394,9 +436,9 @@ def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, fak
         return axes | {"retriever": {"MLQ": mlq}, "k": 2, "N": (5, 100)}
 
     grid = replace(DECOMPOSITIONS, questions=3, settings=settings)
-    monkeypatch.setitem(recordings.GRIDS, "decompositions", grid)
-    whole = replace(recordings.RECORDINGS["small"], grids=("retrievers", "decompositions"))
-    monkeypatch.setitem(recordings.RECORDINGS, "small", whole)
+    monkeypatch.setitem(recorded.GRIDS, "decompositions", grid)
+    whole = replace(recorded.RECORDINGS["small"], grids=("retrievers", "decompositions"))
+    monkeypatch.setitem(recorded.RECORDINGS, "small", whole)
     # A list that is cut at the limit of tokens is one still: what was written of it counts.
     # One that holds no question fails its rows, and is a reply all the same.
     lists = {
@@ -411,8 +453,8 @@ def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, fak
     shipping.ship("small", cassette, small)
     assert told_of_grids(small)["decompositions"]["covered"] == 3
     fake.stop()
-    monkeypatch.setattr(recordings, "packaged_data", lambda folder, name: small / name)
-    rows = recordings.rows("small", "decompositions").set_index(["question_id", "N"])
+    monkeypatch.setattr(recorded, "packaged_data", lambda folder, name: small / name)
+    rows = recorded.rows("small", "decompositions").set_index(["question_id", "N"])
     assert set(rows.loc["q0", "error_kind"]) == {"ModelError"}
     assert rows.loc[["q1", "q2"], "status"].eq("ok").all()
     assert rows.loc[("q1", 5), "retrieved"] == ["Riga", "Ulm"]

@@ -1,0 +1,319 @@
+"""What a third drill found: records, hangs, strangers' files, secrets, messages."""
+
+import base64
+import json
+import os
+import socket
+import sqlite3
+import threading
+import time
+from urllib.parse import quote
+
+import httpx
+import pytest
+from fake_ollama import EMBEDDER, FakeOllama
+from langchain_ollama import ChatOllama
+
+from ragbench.errors import ConfigError, DataError
+from ragbench.llm import Cassette, ask, chat_model
+from ragbench.llm.failures import redact
+from ragbench.llm.structured import without_thinking
+from ragbench.llm.wire import OllamaServer, full_address
+
+FAST = {"progress": False, "backoff_s": 0.01}
+
+
+def test_each_reply_keeps_the_version_the_date_and_what_held(tmp_path, fake):
+    path = tmp_path / "c.sqlite"
+    fake.window = 2048
+    fake.modelfile = "num_predict 24"
+    for version, prompts in (("0.24.0", ["a"]), ("0.25.1", ["a", "b"])):
+        fake.version = version
+        replies = ask(fake.model(), prompts, cassette=path, concurrency=1, **FAST)
+    held = [reply.held for reply in replies]
+    assert [one["server"] for one in held] == ["Ollama 0.24.0", "Ollama 0.25.1"]
+    assert {one["num_ctx"] for one in held} == {2048}
+    assert {one["num_predict"] for one in held} == {24}
+    with Cassette(path) as cassette:
+        (sent,) = cassette.rows("SELECT DISTINCT json_extract(request, '$.options') FROM replies")
+        assert json.loads(sent[0])["options"]["num_ctx"] == 8192  # what was sent stays
+
+
+def test_recorded_replies_are_served_when_the_model_was_removed(tmp_path, fake):
+    path = tmp_path / "c.sqlite"
+    ask(fake.model(), ["a"], cassette=path, **FAST)
+    fake.models = {"other:latest": "0" * 64}
+    kept, new = ask(fake.model(), ["a", "b"], cassette=path, **FAST)
+    assert kept.cached
+    assert new.error.kind == "no_model"
+
+
+# -- the student's own objects
+
+
+def test_an_own_chat_ollama_gets_the_bound_of_the_step_and_keeps_its_options(fake):
+    own = ChatOllama(model="llama3:8b", base_url=fake.url, top_k=7)
+    ask(own, ["p"], num_predict=5, **FAST)
+    options = fake.calls[-1].body["options"]
+    assert (options["num_predict"], options["top_k"]) == (5, 7)
+
+
+def test_a_subclass_with_a_call_of_its_own_is_called(fake):
+    from langchain_core.messages import AIMessage
+    from langchain_core.outputs import ChatGeneration, ChatResult
+
+    class Mine(ChatOllama):
+        def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+            return ChatResult(generations=[ChatGeneration(message=AIMessage(content="mine"))])
+
+    (reply,) = ask(Mine(model="llama3:8b", base_url=fake.url), ["p"], **FAST)
+    assert reply.text == "mine"
+    assert not fake.calls
+
+
+@pytest.mark.parametrize("version", ["0.24.0", "0.30.0"])
+def test_a_prompt_that_ollama_cuts_behind_v1_is_truncated(fake, version):
+    fake.version = version
+    fake.counted = 4096 if version == "0.24.0" else 17
+    model = chat_model("openai:llama3:8b", host=f"{fake.url}/v1")
+    (reply,) = ask(model, ["A word of a prompt. " * 1500], **FAST)
+    assert reply.error.kind == "truncated"
+    assert "ollama:NAME" in reply.error.do
+    fake.counted = None
+    assert ask(model, ["short"], **FAST)[0].ok
+
+
+# -- hangs
+
+
+def server_that_says(first, then, seconds):
+    """Listen; answer the first request with some bytes, and go on with others."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        connection, _ = listening.accept()
+        connection.recv(65536)
+        end = time.monotonic() + seconds
+        try:
+            connection.sendall(first)
+            while time.monotonic() < end:
+                connection.sendall(then)
+                time.sleep(0.05)
+        except OSError:
+            pass
+
+    threading.Thread(target=serve, daemon=True).start()
+    return listening.getsockname()[1]
+
+
+def test_a_server_that_says_continue_for_ever_ends_by_the_deadline(monkeypatch):
+    monkeypatch.setattr("ragbench.llm.wire._CONNECT_S", 0.2)
+    port = server_that_says(b"", b"HTTP/1.1 100 Continue\r\n\r\n", 20)
+    model = chat_model("openai:m", host=f"http://127.0.0.1:{port}/v1", digest="d", deadline_s=0.5)
+    monkeypatch.setattr("ragbench.llm.endpoints._OpenAIEndpoint.check", lambda self: None)
+    start = time.monotonic()
+    (reply,) = ask(model, ["p"], retries=0, **FAST)
+    assert time.monotonic() - start < 5
+    assert reply.error.kind == "timeout"
+
+
+def test_a_redirect_is_not_waited_for():
+    start = time.monotonic()
+    with httpx.Client() as _:
+        transport = httpx.MockTransport(
+            lambda request: (
+                httpx.Response(307, headers={"location": "http://other.example"})
+                if request.method == "POST"
+                else httpx.Response(200, json={"models": [{"model": "m:latest", "digest": "d"}]})
+            )
+        )
+        model = chat_model("ollama:m", client_kwargs={"transport": transport})
+        (reply,) = ask(model, ["p"], retries=0, **FAST)
+    assert time.monotonic() - start < 5
+    assert reply.error.status == 307
+
+
+# -- strangers' cassettes
+
+
+@pytest.mark.parametrize("answer", ["NULL", "7", "'[1]'", "x'00ff'", "'{\"ok\": true}'", "'{'"])
+def test_an_answer_that_is_none_is_told_with_its_prompt(tmp_path, fake, answer):
+    path = tmp_path / "c.sqlite"
+    ask(fake.model(), ["a"], ids=["one"], cassette=path, **FAST)
+    text = answer.strip("'") if answer[0] == "'" else ""
+    import hashlib
+
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE loose AS SELECT * FROM replies")
+        db.execute(f"UPDATE loose SET answer = {answer}, checksum = '{digest}'")
+        db.execute("DROP TABLE replies")
+        db.execute("ALTER TABLE loose RENAME TO replies")
+    with pytest.raises(DataError, match="'one'"):
+        ask(fake.model(), ["a"], cassette=path, **FAST)
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("CREATE VIEW more AS SELECT 1", "view"),
+        ("CREATE TRIGGER t BEFORE INSERT ON replies BEGIN SELECT RAISE(IGNORE); END", "trigger"),
+        ("ALTER TABLE replies ADD COLUMN more", "columns"),
+        ("DROP TABLE replies; CREATE VIEW replies AS SELECT 1 AS key", "view"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["record", "replay"])
+def test_a_file_of_other_tables_is_refused_at_the_door(tmp_path, sql, words, mode):
+    path = tmp_path / "c.sqlite"
+    Cassette(path).close()
+    with sqlite3.connect(path) as db:
+        db.executescript(sql)
+    with pytest.raises(DataError, match=words):
+        Cassette(path, mode)
+
+
+# -- secrets
+
+SECRET = 'k3y with/odd+signs"in it'
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        SECRET,
+        quote(SECRET, safe=""),
+        json.dumps(SECRET),
+        base64.b64encode(SECRET.encode()).decode(),
+        base64.b64encode(f"user:{SECRET}".encode()).decode(),
+        base64.urlsafe_b64encode(f"u:{SECRET}".encode()).decode(),
+    ],
+)
+def test_a_secret_is_hidden_in_every_form_that_a_server_can_echo(form):
+    shown = redact(f"refused: {form}!", [SECRET])
+    assert "[secret]" in shown
+    assert SECRET[4:12] not in shown
+    assert form[8:20] not in shown
+
+
+def test_a_key_that_the_server_echoes_stands_in_no_reply_and_no_file(tmp_path):
+    header = {"X-Own": "mine-0123456789"}
+    with FakeOllama(reply=lambda body: "you sent mine-0123456789") as fake:
+        model = fake.model(client_kwargs={"headers": header})
+        (reply,) = ask(model, ["p"], cassette=tmp_path / "c.sqlite", **FAST)
+    assert reply.text == "you sent [secret]"
+    for path in tmp_path.iterdir():
+        assert b"mine-0123456789" not in path.read_bytes()
+
+
+# -- messages
+
+
+@pytest.mark.parametrize("proxy", ["[::1]", "fe80::/10", "localhost,[::1]"])
+def test_no_proxy_in_any_form_stops_no_local_model(fake, monkeypatch, proxy):
+    monkeypatch.setenv("NO_PROXY", proxy)
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
+    assert ask(fake.model(), ["p"], **FAST)[0].ok
+    assert ask(fake.model("openai:m"), ["p"], **FAST)[0].ok
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("::1:11435", "http://[::1]:11435"),
+        ("::1:8080", "http://[::1]:8080"),
+        ('"gpu1:11434" ', "http://gpu1:11434"),
+        ("'http://gpu1'", "http://gpu1"),
+        ("fe80::1", "http://[fe80::1]:11434"),
+    ],
+)
+def test_addresses_as_people_write_them(host, address):
+    assert full_address(host, 11434) == address
+
+
+def test_messages_name_the_way_out(fake):
+    with pytest.raises(ConfigError, match="openai:NAME"):
+        OllamaServer(f"{fake.url}/v1", timeout_s=1)
+    with pytest.raises(ConfigError, match="reasoning_effort"):
+        fake.model("openai:m", reasoning=False)
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    with pytest.raises(ConfigError, match="texts: images"):
+        ask(fake.model(), [[{"role": "user", "content": [image]}]], **FAST)
+    fake.others["/api/tags"] = lambda _: (404, b"not found")
+    (reply,) = ask(fake.model(), ["p"], **FAST)
+    assert reply.error.kind == "down"
+    assert "pull" not in reply.error.do
+
+
+def test_a_chat_model_is_asked_for_where_one_makes_vectors():
+    with FakeOllama({EMBEDDER: "0" * 64}) as fake:
+        (reply,) = ask(fake.model(f"ollama:{EMBEDDER}"), ["p"], **FAST)
+    assert "name a chat model" in reply.error.do
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ({"choices": []}, "server"),
+        ({"error": {"message": "the request exceeds the available context size"}}, "truncated"),
+    ],
+)
+def test_odd_replies_of_status_200_have_their_kind(body, kind):
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, json=body))
+    client = httpx.Client(transport=transport)
+    model = chat_model("openai:m", host="http://made.example", digest="d", http_client=client)
+    (reply,) = ask(model, ["p"], retries=0, **FAST)
+    assert (reply.error.kind, "out of range" in str(reply.error)) == (kind, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<think>a</think>b", "b"),
+        ("a\n</think>\n\nb", "b"),
+        ("Close it with </think>, then answer.", "Close it with </think>, then answer."),
+        ("The tag </think>; and more", "The tag </think>; and more"),
+        ("<think>a", None),
+        ("Say `</think>` and </think>. Done", "Say `</think>` and </think>. Done"),
+    ],
+)
+def test_only_a_leading_or_unclosed_block_is_thought(text, answer):
+    assert without_thinking(text) == answer
+
+
+# -- weights
+
+
+def test_flipped_bits_with_the_files_time_kept_end_the_run(tmp_path, monkeypatch):
+    import shutil
+
+    from ragbench import embedding
+    from ragbench.weights import MINILM
+
+    folder = tmp_path / "weights"
+    shutil.copytree(MINILM.folder(), folder)
+    monkeypatch.setenv("RAGBENCH_MINILM", str(folder))
+    monkeypatch.setenv("RAGBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(embedding, "_intact", embedding._intact.__wrapped__)
+    embedding.MiniLM().embed_array(["a"])
+    file = folder / "model.safetensors"
+    times = file.stat()
+    with file.open("r+b") as weights:
+        weights.seek(5_000_000)
+        part = weights.read(200)
+        weights.seek(5_000_000)
+        weights.write(bytes(each ^ 1 for each in part))
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with pytest.raises(DataError, match="was changed"):
+        embedding.MiniLM().embed_array(["a"])
+
+
+def test_a_note_of_a_digest_that_was_cut_is_made_anew(tmp_path, monkeypatch):
+    from ragbench.paths import sha256_of
+
+    monkeypatch.setenv("RAGBENCH_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "file"
+    file.write_bytes(b"x")
+    digest = sha256_of(file, remembered=True)
+    (note,) = (tmp_path / "cache" / "sha256").iterdir()
+    note.write_text("")
+    assert sha256_of(file, remembered=True) == digest

@@ -1,0 +1,146 @@
+"""Two roads to one number: what is printed, computed and exported of a run is the same, with the
+same interval, n and clusters.
+"""
+
+import re
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from experiment_parts import QUICK, Copier, Named, experiment, graded, people
+from fake_ollama import FakeOllama
+
+import ragbench as rb
+from ragbench.cli import _run_summary, main
+from ragbench.report.export import export, export_scores
+from ragbench.report.factors import measured
+from ragbench.report.scores import save_scores
+
+METRICS = ["ir_score", "contained", "fully_right"]
+INTERVAL = ["low", "high", "n", "clusters"]
+SCALE = """---
+scale:
+  0: wrong
+  1: partly right
+  2: right
+---
+Question: {question} True: {reference} {facts}
+Grade {count} answers: {answers}"""
+
+
+def verdict(body):
+    """Call every second person's answer right; give no grade for one person."""
+    person = int(re.search(r"Person(\d+)", body["messages"][-1]["content"])[1])
+    if person == 17:
+        return "no grade"
+    return graded(body, 2 * (person % 2)) or "no grade"
+
+
+@pytest.fixture(scope="module")
+def roads(tmp_path_factory):
+    """Every table of one run, by road: the means of its cells, and the comparisons of its
+    retrievers.
+    """
+    folder = tmp_path_factory.mktemp("roads")
+    (folder / "mine.txt").write_text(SCALE, encoding="utf-8")
+    data = people(36)
+    questions = [
+        replace(q, meta={"topic": i // 3, "doc_ids": [f"d{i - i % 2}"]})
+        for i, q in enumerate(data.questions)
+    ]
+    with FakeOllama(reply=verdict) as server:
+        grid = experiment(
+            folder / "run",
+            data={"people": replace(data, questions=tuple(questions))},
+            retriever={"a": Named, "b": lambda chunks: Named(chunks[::2], broken="Person4")},
+            N=(4, 20),
+            match="exact_subsequence",
+            generator={"copier": Copier(broken="Person23")},
+            judge={"two": server.model(seed=3, num_ctx=4096)},
+            options=QUICK,
+            prompts={"two": str(folder / "mine.txt")},
+        )
+        rows = grid.run(progress=False)
+    scores = rb.score(rows, METRICS)
+    save_scores(scores, grid.home)
+    export(grid.home, folder / "report")
+    export_scores(scores, folder / "scores", "made")
+    command = ["score", str(folder / "report/rows.csv"), "--to", str(folder / "again")]
+    assert main([*command, "--metrics", ",".join(METRICS)]) == 0
+    return folder, rows, scores
+
+
+def cells(table):
+    """The means of a table by system ("a@4") and metric."""
+    if "system" not in table:
+        table = table.assign(system=table["retriever"] + "@" + table["N"].astype(str))
+    table = table[table["metric"].isin(METRICS)]
+    return table.set_index(["system", "metric"])[["mean", *INTERVAL, "unscored"]].sort_index()
+
+
+def test_the_run_has_failed_and_missing_rows_and_a_scale_of_its_own(roads):
+    _, rows, _ = roads
+    assert rows["status"].eq("failed").any()
+    assert rows["grade"].isna().any()
+    assert set(rows["grade"].dropna()) == {0, 2}
+    assert rows["judge_scale"].iloc[0] == {0: "wrong", 1: "partly right", 2: "right"}
+
+
+def test_means_are_one_number_with_one_interval_on_every_road(roads):
+    folder, rows, scores = roads
+    by_hand = measured(rows)
+    every = {
+        "means": rb.means(by_hand, ["retriever", "N"], METRICS),
+        "means of scores": rb.means(scores, "system", METRICS),
+    }
+    for name in (
+        "report/tables/overview",
+        "report/tables/means",
+        "scores/tables/means",
+        "again/tables/means",
+    ):
+        every[name] = pd.read_csv(folder / f"{name}.csv")
+        assert "Clusters: 12 by topic." in (folder / f"{name}.md").read_text()
+    first = cells(every["means"])
+    assert first["clusters"].eq(12).all()
+    assert first["unscored"].gt(0).any()
+    for name, table in every.items():
+        pd.testing.assert_frame_equal(cells(table), first, rtol=1e-5, check_dtype=False, obj=name)
+    for system, part in by_hand.groupby("system"):
+        for metric in METRICS:
+            mean = part[metric].astype(float).mean()
+            assert first.loc[(system, metric), "mean"] == pytest.approx(mean)
+    printed = [float(number) for number in re.findall(r"\b\d\.\d{3}\b", _run_summary(rows))]
+    shown = first["mean"].unstack()[["ir_score", "fully_right"]]
+    assert sorted(printed) == pytest.approx(sorted(shown.to_numpy().ravel()), abs=6e-4)
+
+
+def test_differences_are_one_number_with_one_interval_on_every_road(roads):
+    folder, rows, scores = roads
+    columns = ["difference", "p", "mean a", "mean b", *INTERVAL, "missing"]
+    pairs = [("a@4", "b@4"), ("a@20", "b@20")]
+    files = [folder / name / "tables/comparison.csv" for name in ("report", "scores", "again")]
+    tables = [rb.compare_scores(scores, METRICS, pairs), *map(pd.read_csv, files)]
+    tables = [table.set_index(["measure", "a", "b"])[columns] for table in tables]
+    for metric in METRICS:
+        by_n = rb.compare(measured(rows), "retriever", metric, by="N").set_index("N")[columns]
+        exported = pd.read_csv(folder / "report/tables" / f"retriever_{metric}.csv")
+        pd.testing.assert_frame_equal(
+            exported.set_index("N")[columns], by_n, rtol=1e-5, check_dtype=False
+        )
+        assert by_n["clusters"].eq(12).all()
+        assert by_n["difference"].gt(0).any() == (metric != "fully_right")
+        for a, b in pairs:
+            for table in tables:
+                expected = by_n.loc[int(a.partition("@")[2])].to_numpy(float)
+                assert table.loc[(metric, a, b)].to_numpy(float) == pytest.approx(
+                    expected, rel=1e-5, nan_ok=True
+                )
+
+
+def test_the_methods_say_the_clusters_and_intervals_of_the_tables(roads):
+    folder, _, _ = roads
+    for name in ("report", "scores", "again"):
+        methods = (folder / name / "methods.md").read_text()
+        assert "Clusters of questions: 12 by topic." in methods
+        assert "exact binomial for the effective number of values" in methods

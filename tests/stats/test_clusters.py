@@ -1,0 +1,189 @@
+"""Which questions belong together: one rule, and the same numbers on every road to them."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import ragbench as rb
+from ragbench.cli import main
+from ragbench.errors import DataError
+from ragbench.report.export import export, export_scores
+from ragbench.stats import compare, find_clusters, mean_interval, means
+
+QUESTIONS = np.arange(60)
+OWN = "each question is on its own"
+
+
+def asked(**columns):
+    """Two systems, of which each answers sixty questions."""
+    rows = pd.DataFrame({"question_id": QUESTIONS, **columns})
+    score = np.random.default_rng(7).random(120)
+    both = pd.concat([rows.assign(system="a"), rows.assign(system="b")], ignore_index=True)
+    return both.assign(score=score)
+
+
+def in_documents(count):
+    """Evidence of which each document serves neighbouring questions."""
+    return [{f"d{number}": 1} for number in QUESTIONS * count // 60]
+
+
+@pytest.mark.parametrize(
+    ("columns", "rule"),
+    [
+        ({}, OWN),
+        ({"topic": QUESTIONS // 3}, "20 by topic"),
+        ({"topic": QUESTIONS // 3, "relevant": in_documents(12)}, "12 by shared documents of the evidence"),
+        ({"topic": QUESTIONS // 6, "document": QUESTIONS // 3}, "10 by topic"),
+        ({"topic": QUESTIONS // 20, "document": QUESTIONS // 2}, "30 by document; 3 by topic are too few to allow for"),
+        ({"topic": QUESTIONS // 7, "relevant": in_documents(15)}, "15 by shared documents of the evidence; 9 by topic are too few to allow for"),
+        ({"cluster": QUESTIONS // 30, "topic": QUESTIONS // 3}, "2 by the column 'cluster'"),
+        ({"topic": QUESTIONS // 20, "document": QUESTIONS}, f"{OWN}; 3 by topic are too few to allow for"),
+        ({"topic": "one", "document": QUESTIONS, "relevant": None}, OWN),
+        ({"cluster": None, "topic": QUESTIONS // 3}, "20 by topic"),
+    ],
+)  # fmt: skip
+def test_the_coarsest_column_with_ten_groups_is_taken_and_said(columns, rule):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rows = asked(**columns)
+        assert find_clusters(rows).rule == rule
+        assert means(rows, "system", "score").attrs["clusters"] == rule
+        assert compare(rows, "system", "score").attrs["clusters"] == rule
+        assert rb.compare_scores(rows, ["score"]).attrs["clusters"] == rule
+
+
+def test_where_no_column_has_ten_groups_the_one_with_the_most_is_taken_with_a_warning():
+    rows = asked(topic=QUESTIONS // 30, document=QUESTIONS // 10)
+    with pytest.warns(UserWarning, match="only 6 clusters, by document: an interval over so few"):
+        table = means(rows, "system", "score")
+    assert table["clusters"].tolist() == [6, 6]
+    assert table["low"].notna().all()
+    assert table.attrs["clusters"] == "6 by document; 2 by topic are too few to allow for"
+
+
+def test_fewer_than_five_clusters_have_no_interval_with_the_reason_unless_they_are_named():
+    rows = asked(topic=QUESTIONS // 15)
+    for function in (means, compare):
+        with pytest.warns(UserWarning, match="only 4 clusters, by topic: too few"):
+            table = function(rows, "system", "score")
+        assert table[["low", "high"]].isna().all(axis=None)
+        assert set(table["clusters"]) == {4}
+        assert table.attrs["clusters"] == "4 by topic; no interval over fewer than 5"
+        assert table.attrs["intervals"] == []
+    assert means(rows, "system", "score", groups="topic")["low"].notna().all()
+    assert compare(rows, "system", "score", cluster="topic")["low"].notna().all()
+    parts = means(asked(topic=QUESTIONS // 3, part=QUESTIONS // 57), "part", "score")
+    assert parts["clusters"].tolist() == [19, 1]
+    assert parts["low"].isna().tolist() == [False, True]
+
+
+def test_topics_divide_a_table_and_are_no_clusters_within_one():
+    rows = asked(topic=QUESTIONS // 3, document=QUESTIONS // 2)
+    for table in (means(rows, "topic", "score"), compare(rows, "system", "score", by="topic")):
+        assert table.attrs["clusters"].startswith("30 by document")
+        assert set(table["clusters"]) == {2}
+
+
+def test_each_data_set_has_its_own_clusters():
+    one = asked(topic=QUESTIONS // 3, data="one")
+    two = asked(document=QUESTIONS // 5, data="two")
+    both = pd.concat([one, two], ignore_index=True)
+    found = find_clusters(both)
+    assert found.rule == "one: 20 by topic; two: 12 by document"
+    assert found.labels.nunique() == 32
+    apart = means(both, ["data", "system"], "score")
+    for name, rows in (("one", one), ("two", two)):
+        alone = means(rows, "system", "score")
+        part = apart[apart["data"] == name].drop(columns="data").reset_index(drop=True)
+        pd.testing.assert_frame_equal(part, alone)
+
+
+def test_a_question_without_a_topic_is_one_cluster_in_all_its_rows():
+    topics = pd.Series(QUESTIONS // 3).where(QUESTIONS > 5)
+    with pytest.warns(UserWarning, match="6 of 60 questions have no 'topic'"):
+        table = means(asked(topic=topics), [], "score")
+    assert table["clusters"].tolist() == [18 + 6]
+    assert table["n"].tolist() == [120]
+
+
+def test_sixty_questions_of_twelve_documents_have_the_interval_of_twelve_by_hand():
+    rows = asked(relevant=in_documents(12))
+    one = rows[rows["system"] == "a"]
+    by_hand = mean_interval(one["score"], groups=QUESTIONS // 5)
+    table = means(rows, "system", "score")
+    assert table.loc[0, ["low", "high", "clusters"]].tolist() == [by_hand.low, by_hand.high, 12]
+    assert compare(rows, "system", "score")["clusters"].tolist() == [12]
+    named = means(
+        rows.assign(topic=QUESTIONS.repeat(2)[::-1]), "system", "score", groups="relevant"
+    )
+    assert named["clusters"].tolist() == [12, 12]
+    alone = means(rows, "system", "score", groups=None)
+    assert "clusters" not in alone
+    assert alone.attrs["clusters"] == "none, each row counts as one"
+
+
+def test_a_question_in_two_topics_has_none_of_them_unasked():
+    rows = asked()
+    rows["topic"] = np.arange(120) // 3
+    assert find_clusters(rows).rule == OWN
+    with pytest.raises(DataError, match="question '0' has 2 values in the column 'topic'"):
+        compare(rows, "system", "score", cluster="topic")
+
+
+def test_every_road_to_a_number_of_minihop_has_the_same_interval_n_and_clusters(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    data = rb.data.load_minihop()
+    retrievers = {"a": "BM25", "b": {"use": "BM25", "b": 0.3}}
+    experiment = rb.Experiment(
+        data={"minihop": data},
+        chunker="token_chunks",
+        retriever=retrievers,
+        N=300,
+        name="roads",
+        tokenizer=None,
+        metrics=["ir_score"],
+    )
+    rows = experiment.run()
+    scores = rb.score(rows, ["ir_score"])
+    rb.report.scores.save_scores(scores, experiment.home)
+    export(experiment.home, "report")
+    export_scores(scores, "scores", "roads")
+    assert main(["score", "report/rows.csv", "--metrics", "ir_score", "--to", "again"]) == 0
+    printed = capsys.readouterr().out
+    assert "Clusters: 20 by topic" in printed
+
+    columns = ["mean", "low", "high", "n", "clusters"]
+    every = [rb.means(rows, "retriever", "ir_score"), rb.means(scores, "system", "ir_score")]
+    for name in (
+        "report/tables/overview",
+        "report/tables/means",
+        "scores/tables/means",
+        "again/tables/means",
+    ):
+        table = pd.read_csv(f"{name}.csv")
+        every.append(table[table["metric"] == "ir_score"])
+        assert "Clusters: 20 by topic." in (tmp_path / f"{name}.md").read_text()
+    for table in every:
+        assert table[columns].to_numpy() == pytest.approx(every[0][columns].to_numpy(), rel=1e-5)
+    assert every[0]["clusters"].tolist() == [20, 20]
+    assert every[0]["n"].tolist() == [180, 180]
+
+    columns = ["difference", "low", "high", "p", "n", "clusters", "mean a"]
+    pairs = [rb.compare(rows, "retriever", "ir_score"), rb.compare_scores(scores, ["ir_score"])]
+    for name in (
+        "report/tables/retriever_ir_score",
+        "report/tables/comparison",
+        "scores/tables/comparison",
+        "again/tables/comparison",
+    ):
+        pairs.append(pd.read_csv(f"{name}.csv"))
+        assert "Clusters: 20 by topic." in (tmp_path / f"{name}.md").read_text()
+    for table in pairs:
+        assert table[columns].to_numpy() == pytest.approx(pairs[0][columns].to_numpy(), rel=1e-5)
+    assert pairs[0]["mean a"][0] == pytest.approx(every[0]["mean"].iloc[0])
+    for name in ("report", "scores", "again"):
+        assert "Clusters of questions: 20 by topic." in (tmp_path / name / "methods.md").read_text()
