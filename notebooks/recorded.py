@@ -29,7 +29,6 @@ from ragbench.data import load_dataset, load_minihop
 from ragbench.errors import DataError, check_known
 from ragbench.experiment import Experiment
 from ragbench.experiment.axes import QUERY_ONLY
-from ragbench.experiment.rows import as_frame, measure_answers
 from ragbench.labelling.grades import GRADE_COLUMNS, grade
 from ragbench.llm import Cassette, chat_model
 from ragbench.metrics.lexical import contained, exact_match, token_f1
@@ -38,6 +37,7 @@ from ragbench.paths import cache_dir, packaged_data, results_dir, sha256_of, wri
 from ragbench.records import Answer, Chunk, Dataset, Document, Grade, Hit, Question
 from ragbench.retrieval import llm_decomposer
 from ragbench.retrieval.base import ranked
+from ragbench.rows import as_frame, measure_answers
 from ragbench.stats import Interval, ppi_shares
 from ragbench.stats.clusters import document_clusters
 

@@ -96,7 +96,7 @@ from ragbench import llm as llm
 from ragbench.retrieval import llm_decomposer as llm_decomposer
 from ragbench.labelling.grades import load_graded_answers as load_graded_answers
 from ragbench.labelling.people import load_labels as load_labels
-from ragbench.experiment import load_rows as load_rows
+from ragbench.rows import load_rows as load_rows
 from ragbench.embedding import make_embedder as make_embedder
 from ragbench.stats import mean_interval as mean_interval
 from ragbench.stats import means as means

@@ -271,8 +271,8 @@ def _plan(experiment: str = ".") -> None:
 def _label_plan(grid: Any, metrics: Sequence[str]) -> Any:
     """Count what the labels of a run's metrics take."""
     from ragbench.experiment.plan import planned_rows
-    from ragbench.experiment.rows import as_frame
     from ragbench.llm import Plan
+    from ragbench.rows import as_frame
 
     planned = Plan((), (f"metrics: {', '.join(metrics)}, after the run",))
     rows = planned_rows(grid)

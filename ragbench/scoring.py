@@ -29,7 +29,6 @@ from ragbench.data.answers import read_answers
 from ragbench.data.ragchecker import CHECKS, RagResult, RetrievedText
 from ragbench.data.tables import is_missing
 from ragbench.errors import ConfigError, DataError, RagbenchError, check_known
-from ragbench.experiment.rows import MANIFEST, ROWS, answers_of, load_rows
 from ragbench.labelling.checkers import ModelChecker
 from ragbench.labelling.claims import claim_count, ragchecker_calls, ragchecker_labels
 from ragbench.labelling.grades import PROMPT, grade
@@ -47,6 +46,7 @@ from ragbench.metrics.table import (
 )
 from ragbench.prompts import Prompt
 from ragbench.records import GRADES, Answer, Question
+from ragbench.rows import MANIFEST, ROWS, answers_of, load_rows
 from ragbench.stats.tables import grade_numbers, rows_by_scale
 
 _WAYS_TO_LABELS = (

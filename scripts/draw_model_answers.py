@@ -33,7 +33,7 @@ import pandas as pd
 
 from ragbench.data import load_minihop
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText
-from ragbench.experiment.rows import answers_of
+from ragbench.rows import answers_of
 from ragbench.stats.clusters import document_clusters
 from ragbench.text.sentences import split_sentences
 

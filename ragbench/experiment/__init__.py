@@ -2,10 +2,10 @@
 question and cell.
 
 Reading order: ``axes`` (a name becomes an object) -> ``experiment`` (settings and cells) ->
-``plan`` (what a run will take) -> ``run`` (search, cut, score, answer, grade) with ``rows`` and
-``manifest``.
+``plan`` (what a run will take) -> ``run`` (search, cut, score, answer, grade) with ``manifest``.
+Rows are those of `ragbench.rows`.
 """
 
 from ragbench.experiment.experiment import Experiment
-from ragbench.experiment.rows import TIMING, load_manifest, load_rows
 from ragbench.experiment.run import Cell
+from ragbench.rows import TIMING, load_manifest, load_rows

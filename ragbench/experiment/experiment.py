@@ -42,7 +42,6 @@ from ragbench.experiment.axes import (
     parse_value,
 )
 from ragbench.experiment.plan import plan_experiment
-from ragbench.experiment.rows import folder_name
 from ragbench.experiment.run import OPTIONS, Cell, run_experiment
 from ragbench.generation import PROMPTS
 from ragbench.labelling.grades import PROMPT as GRADING
@@ -53,6 +52,7 @@ from ragbench.metrics.table import find_numbers
 from ragbench.paths import results_dir
 from ragbench.prompts import fill_prompt, load_prompt, prompt_scale
 from ragbench.records import GRADES
+from ragbench.rows import folder_name
 
 # the prompt of an axis, where none is named, and the fields of one
 _PROMPTS = {

@@ -25,7 +25,13 @@ import numpy as np
 from ragbench import __version__
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment.axes import AXES
-from ragbench.experiment.rows import (
+from ragbench.generation import PROMPTS
+from ragbench.llm.failures import redact, sounds_secret
+from ragbench.metrics.ir_score import MATCHES
+from ragbench.paths import written_whole
+from ragbench.prompts import prompt_hash
+from ragbench.records import Chunk, Dataset
+from ragbench.rows import (
     MANIFEST,
     ROWS,
     Row,
@@ -33,12 +39,6 @@ from ragbench.experiment.rows import (
     no_room,
     open_file,
 )
-from ragbench.generation import PROMPTS
-from ragbench.llm.failures import redact, sounds_secret
-from ragbench.metrics.ir_score import MATCHES
-from ragbench.paths import written_whole
-from ragbench.prompts import prompt_hash
-from ragbench.records import Chunk, Dataset
 from ragbench.text.languages import other_languages
 
 CHECKOUT = Path(__file__).parents[2]  # where this package is not installed

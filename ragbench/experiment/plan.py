@@ -12,13 +12,13 @@ from typing import Any
 
 from ragbench.embedding import CachedEmbeddings
 from ragbench.experiment.axes import NONE, is_model
-from ragbench.experiment.rows import Row
 from ragbench.experiment.run import Run
 from ragbench.labelling.grades import group_answers
 from ragbench.llm import Cassette, Plan, PlannedStep, plan
 from ragbench.onnx_models import cores
 from ragbench.records import GRADES, Answer
 from ragbench.retrieval.base import inner_searches
+from ragbench.rows import Row
 
 
 def plan_experiment(experiment: Any) -> Plan:

@@ -32,7 +32,6 @@ from ragbench.embedding import NotOnDiskError
 from ragbench.errors import ConfigError, ModelError, RagbenchError
 from ragbench.experiment.axes import NONE, is_model
 from ragbench.experiment.manifest import RunFiles
-from ragbench.experiment.rows import Row, as_frame, no_room
 from ragbench.generation import generate
 from ragbench.labelling.grades import GRADES, grade, grade_bound
 from ragbench.llm import Cassette
@@ -45,6 +44,7 @@ from ragbench.onnx_models import cores
 from ragbench.prompts import prompt_hash
 from ragbench.records import Answer, Chunk, Dataset, Failure, Grade, Hit, Question, as_id
 from ragbench.retrieval.base import check_retriever, inner_searches
+from ragbench.rows import Row, as_frame, no_room
 from ragbench.text.tokens import TokenOffsets, joined_cutoffs, texts_before
 
 BLOCK = 500  # questions whose rows are written together

@@ -22,9 +22,9 @@ from scipy.stats import chi2_contingency
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.experiment import load_manifest, load_rows
 from ragbench.experiment.axes import NONE, QUERY_ONLY
-from ragbench.experiment.rows import AXIS_COLUMNS, run_folder
 from ragbench.llm import Cassette
 from ragbench.llm.reply import CUT_SHORT
+from ragbench.rows import AXIS_COLUMNS, run_folder
 from ragbench.stats.inputs import several
 from ragbench.stats.tables import fully_right, rows_by_scale
 

@@ -26,7 +26,6 @@ from ragbench.comparison import format_comparison, may_be_first
 from ragbench.data.answers import EMPTY
 from ragbench.data.ragchecker import RagResult, RagResults
 from ragbench.errors import ConfigError
-from ragbench.experiment.rows import answers_of, load_run, run_folder
 from ragbench.llm import Cassette
 from ragbench.metrics.table import worst_and_best
 from ragbench.paths import sha256_of
@@ -35,6 +34,7 @@ from ragbench.report.factors import measured, run_tables
 from ragbench.report.methods import Methods, are_compared
 from ragbench.report.scores import load_scores, score_means
 from ragbench.report.tables import MOST_DRAWN, ReportTable
+from ragbench.rows import answers_of, load_run, run_folder
 from ragbench.stats import compare_scores, with_interval
 from ragbench.text.escape import in_csv, in_markdown
 

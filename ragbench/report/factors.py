@@ -16,11 +16,11 @@ from matplotlib.figure import Figure
 
 from ragbench import plots
 from ragbench.experiment.axes import QUERY_ONLY
-from ragbench.experiment.rows import answers_of, folder_name, measure_answers
 from ragbench.labelling.grades import grade_shares
 from ragbench.metrics.lexical import contained
 from ragbench.report.audit import ANSWERS, CELL, IR_SCORE, NO_DOCUMENTS, RIGHT, ROWS, run_parts
 from ragbench.report.tables import MOST_DRAWN, ReportTable
+from ragbench.rows import answers_of, folder_name, measure_answers
 from ragbench.stats import compare, means, with_interval
 from ragbench.stats.tables import fully_right, rows_by_scale
 

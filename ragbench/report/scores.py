@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from ragbench.errors import DataError
-from ragbench.experiment.rows import ROWS
 from ragbench.paths import sha256_of, written_whole
+from ragbench.rows import ROWS
 from ragbench.stats import means
 
 RESAMPLES = 2000  # of the bootstrap behind the tables

@@ -31,12 +31,12 @@ from ragbench.data import load_minihop, load_questions
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.experiment import TIMING, Experiment, load_manifest, load_rows
 from ragbench.experiment.axes import GENERATORS, JUDGES
-from ragbench.experiment.rows import AXIS_COLUMNS, answers_of, measure_answers
 from ragbench.llm import Cassette
 from ragbench.llm.failures import CallError
 from ragbench.metrics.ir_score import ir_score
 from ragbench.records import Dataset, Failure, Grade
 from ragbench.retrieval import make_retriever
+from ragbench.rows import AXIS_COLUMNS, answers_of, measure_answers
 
 
 def same(a, b):

@@ -14,12 +14,12 @@ from ragbench.cli import main
 from ragbench.errors import ConfigError
 from ragbench.experiment import Experiment, load_manifest
 from ragbench.experiment.axes import GENERATORS
-from ragbench.experiment.rows import answers_of
 from ragbench.labelling.claims import claim_count
 from ragbench.metrics.table import METRICS
 from ragbench.records import Chunk
 from ragbench.report.export import export_scores
 from ragbench.report.methods import Methods
+from ragbench.rows import answers_of
 
 HEAD = "name: mine\ndata: minihop\nchunker: token_chunks\nretriever: BM25\n"
 MODEL = HEAD + "generator: {{l: {{use: 'ollama:x', {}}}}}\n"

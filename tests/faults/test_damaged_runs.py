@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 import ragbench as rb
-from ragbench.experiment.rows import folder_name
 from ragbench.report.export import export
 from ragbench.report.scores import load_scores, save_scores
+from ragbench.rows import folder_name
 
 
 def small_run(folder, languages=("de", "en"), **axes):

@@ -17,12 +17,12 @@ from fake_ollama import FakeOllama, Fault
 from ragbench.cli import main
 from ragbench.errors import DataError
 from ragbench.experiment import load_rows
-from ragbench.experiment.rows import Row, as_frame
 from ragbench.llm import Cassette, ask
 from ragbench.llm.cassette import Keys
 from ragbench.report import export as exporting
 from ragbench.report.audit import audit, render
 from ragbench.report.export import export
+from ragbench.rows import Row, as_frame
 
 resource = pytest.importorskip("resource", reason="Windows has no resource limits")
 LIMITS = {"backoff_s": 0.01, "retries": 1, "progress": False}

@@ -19,8 +19,8 @@ from experiment_parts import graded, killable
 from fake_ollama import FakeOllama
 
 from ragbench.experiment import load_manifest, load_rows
-from ragbench.experiment.rows import AXIS_COLUMNS
 from ragbench.llm import Cassette, ask
+from ragbench.rows import AXIS_COLUMNS
 
 pytestmark = pytest.mark.posix
 PROMPTS = 200

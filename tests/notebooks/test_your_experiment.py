@@ -13,9 +13,9 @@ import pytest
 from ragbench.cli import main
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment, load_manifest
-from ragbench.experiment.rows import run_folder
 from ragbench.notebooks import HELP, create_project, execute
 from ragbench.paths import packaged_data
+from ragbench.rows import run_folder
 
 
 @pytest.fixture(autouse=True)

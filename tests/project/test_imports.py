@@ -12,7 +12,7 @@ PACKAGE = Path(ragbench.__file__).parent
 # From the ground up. A module imports from its own room and from those before it.
 ROOMS = """
     errors _lazy paths weights _compiled records | text | prompts llm | onnx_models embedding chunking | data
-    | stats | metrics | retrieval | generation | labelling | experiment | scoring comparison | datagen | papers
+    | stats | metrics | retrieval | generation | labelling | rows | scoring comparison | experiment | datagen | papers
     | plots | widgets | report | notebooks doctor cli __main__
 """
 LEVEL = {room: level for level, rooms in enumerate(ROOMS.split("|")) for room in rooms.split()}

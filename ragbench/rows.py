@@ -329,7 +329,7 @@ def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame, one row per question and cell: the fields of `ragbench.experiment.rows.Row`, and the
+    DataFrame, one row per question and cell: the fields of `ragbench.rows.Row`, and the
     columns of the questions file. ``status`` is "ok" or "failed" (then ``error_step``,
     ``error_kind``, ``error`` say why); ``grade`` is missing where there is none; ``ir_score`` is
     NaN without documents or references.
