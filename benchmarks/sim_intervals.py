@@ -61,7 +61,7 @@ def few_clusters(runs: int) -> pd.DataFrame:
             drawn = rng.integers(0, clusters, (500, clusters))
             plain = np.quantile(sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1), [0.025, 0.975])
             jackknife, ours = (
-                mean_interval(values, groups=cluster, share=kind) for kind in (False, True)
+                mean_interval(values, cluster=cluster, share=kind) for kind in (False, True)
             )
             bounds = (plain, (jackknife.low, jackknife.high), (ours.low, ours.high))
             held += [low <= share <= high for low, high in bounds]
@@ -128,7 +128,7 @@ def rare_agreement(runs: int) -> pd.DataFrame:
                 source = source[source]
             a = (rng.random(n) < 0.05)[source]
             b = np.where((rng.random(n) < true)[source], a, (rng.random(n) < 0.05)[source])
-            ours = kappa(a, b, labels=[True, False], groups=cluster, resamples=400)
+            ours = kappa(a, b, labels=[True, False], cluster=cluster, resamples=400)
             if np.isnan(ours.estimate):
                 continue
             table = np.bincount(2 * a + b, minlength=4) / n
@@ -293,7 +293,7 @@ def equal_systems(runs: int) -> pd.DataFrame:
             drawn = means[rng.integers(0, clusters, (1000, clusters))].mean(axis=1)
             share_first = np.bincount(drawn.argmax(axis=1), minlength=systems) / 1000
             pairs = [*combinations(range(systems), 2)]
-            compared = [paired_difference(*scores[:, pair].T, groups=cluster) for pair in pairs]
+            compared = [paired_difference(*scores[:, pair].T, cluster=cluster) for pair in pairs]
             table = pd.DataFrame(pairs, columns=["a", "b"]).assign(measure="it")
             table["difference"] = [difference.estimate for difference in compared]
             table["p_holm"] = holm([difference.p for difference in compared])
@@ -324,7 +324,7 @@ def skewed_tests(runs: int) -> pd.DataFrame:
                     difference, 0 * difference, cluster=groups, resamples=199, seed=rng
                 )
                 wrong[i] += test.p_value <= 0.05
-            wrong[2] += paired_difference(difference, 0 * difference, groups=cluster).p < 0.05
+            wrong[2] += paired_difference(difference, 0 * difference, cluster=cluster).p < 0.05
         rows.append(("skewed" if skewed else "symmetric", clusters, *wrong / runs))
     return pd.DataFrame(
         rows, columns=["differences", "clusters", "by questions", "by clusters", "ours"]
@@ -356,7 +356,7 @@ def power_by_clusters(runs: int) -> pd.DataFrame:
             low += [plan < enough for plan in (by_clusters, observed)]
             for i, needed in enumerate((by_questions, by_clusters)):
                 new, groups = paired_run(rng, int(np.ceil(max(needed, 6))))
-                found[i] += paired_difference(new, 0 * new, groups=groups).p < 0.05
+                found[i] += paired_difference(new, 0 * new, cluster=groups).p < 0.05
         rows.append((pilot, *found / runs, *low / runs))
     columns = [
         "pilot's clusters",
@@ -406,7 +406,7 @@ def rare_grades(runs: int) -> pd.DataFrame:
                 shown = np.where(drawn, first, np.nan)[:, None]
                 judged = (judge == 0).astype(float)[:, None]
                 for i, (aim, clusters) in enumerate(((first.mean(), None), (share, cluster))):
-                    (got,) = ppi_shares(shown, judged, judge, clusters=clusters)
+                    (got,) = ppi_shares(shown, judged, judge, cluster=clusters)
                     held[i] += got.low <= aim <= got.high
             rows.append((str(grades), str(labels), share, *held / runs))
     return pd.DataFrame(
@@ -427,7 +427,7 @@ def few_clusters_with_a_judge(runs: int) -> pd.DataFrame:
                 drawn = stratified_draw(judge, min(250, len(truth) // 2), least=1, seed=run)
                 shown = np.where(drawn, truth == 0, np.nan)[:, None]
                 (got,) = ppi_shares(
-                    shown, (judge == 0).astype(float)[:, None], judge, clusters=cluster
+                    shown, (judge == 0).astype(float)[:, None], judge, cluster=cluster
                 )
                 held += got.low <= share <= got.high
                 width += (got.high - got.low) / runs
@@ -470,7 +470,7 @@ def clusters_by_the_rule(runs: int) -> pd.DataFrame:
             taken[rule.column] += 1
             labels = (rule.labels, None)
             for place, (measure, groups) in enumerate(product(("score", "right"), labels)):
-                got = mean_interval(table[measure], groups=groups)
+                got = mean_interval(table[measure], cluster=groups)
                 held[place] += got.low <= (measure == "right") / 2 <= got.high
         by = ", ".join(f"{name} {count / runs:.2f}" for name, count in taken.most_common())
         rows.append((f"{topics} of {documents}", spread, crossing, by, *held / runs))

@@ -28,7 +28,7 @@ NUMBERS = (
 
 def share(values: Any, conversation: pd.Series) -> Interval:
     """The mean of values, with an interval over conversations."""
-    return mean_interval(np.asarray(values), groups=conversation.tolist())
+    return mean_interval(np.asarray(values), cluster=conversation.tolist())
 
 
 def numbers(exam: JudgeExam, best: int) -> pd.DataFrame:
@@ -48,7 +48,7 @@ def numbers(exam: JudgeExam, best: int) -> pd.DataFrame:
         scored = part.dropna(subset="grade_given")
         conversation = scored["conversation"]
         intervals = {
-            "spearman": correlation(scored["grade"], scored["grade_given"], "spearman", groups=conversation),
+            "spearman": correlation(scored["grade"], scored["grade_given"], "spearman", cluster=conversation),
             "preference": share(*preferences(scored)),
         }
         if (grader, measure) in judges.groups:
@@ -123,10 +123,10 @@ def of_judge(answers: pd.DataFrame, best: int) -> dict[str, Interval]:
     number = pd.factorize(conversation)[0]
     if number.max(initial=0) >= 3:  # four conversations
         labels = np.where(number % 2 == 0, right, np.nan)
-        intervals["rogan_gladen"] = rogan_gladen(labels, said, groups=conversation.tolist())
+        intervals["rogan_gladen"] = rogan_gladen(labels, said, cluster=conversation.tolist())
         strata = np.zeros(len(said), int)
         clusters = conversation.to_numpy()
-        (intervals["ppi"],) = ppi_shares(labels[:, None], said[:, None], strata, clusters=clusters)
+        (intervals["ppi"],) = ppi_shares(labels[:, None], said[:, None], strata, cluster=clusters)
     return intervals
 
 

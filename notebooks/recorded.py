@@ -483,7 +483,7 @@ def _shares(rows: pd.DataFrame, values: np.ndarray, of: np.ndarray | None = None
     """Return the means of columns of rows that all have their label, over clusters."""
     no_judge = np.zeros_like(values)
     one_stratum = np.zeros(len(rows))
-    return ppi_shares(values, no_judge, one_stratum, of=of, clusters=rows["cluster"], weight=0)
+    return ppi_shares(values, no_judge, one_stratum, of=of, cluster=rows["cluster"], weight=0)
 
 
 def grade_intervals(rows: pd.DataFrame, by: str) -> pd.DataFrame:

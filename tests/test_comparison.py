@@ -92,7 +92,7 @@ def test_a_column_of_topics_keeps_questions_together():
     plain = comparison.compare_scores(table, ["score"], cluster=None)
     pd.testing.assert_frame_equal(known, topical)
     topics = np.arange(QUESTIONS) // 4
-    by_hand = paired_difference(of(table, "A"), of(table, "B"), groups=topics)
+    by_hand = paired_difference(of(table, "A"), of(table, "B"), cluster=topics)
     assert topical["p"][0] == by_hand.p != plain["p"][0]
     assert (topical["clusters"] == 6).all()
     with pytest.raises(DataError, match="question 'q0' has 3 values"):

@@ -429,11 +429,11 @@ def _agreement(pairs: pd.DataFrame, scale: Sequence[int]) -> dict[str, Interval]
     is_best = person == max(scale)
     return {
         "accuracy": _share(of_judge == person, conversation),
-        "kappa": kappa(person, of_judge, weights="quadratic", labels=scale, groups=conversation),
+        "kappa": kappa(person, of_judge, weights="quadratic", labels=scale, cluster=conversation),
         "sensitivity": _share(~best_given[~is_best], conversation[~is_best]),
         "specificity": _share(best_given[is_best], conversation[is_best]),
     }
 
 
 def _share(values: pd.Series, groups: pd.Series) -> Interval:
-    return mean_interval(values.to_numpy(), groups=groups.tolist())
+    return mean_interval(values.to_numpy(), cluster=groups.tolist())

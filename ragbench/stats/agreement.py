@@ -24,7 +24,7 @@ def kappa(
     *,
     weights: Literal["quadratic"] | None = None,
     labels: Sequence[Hashable] | None = None,
-    groups: Any = None,
+    cluster: Any = None,
     resamples: int = 2000,
     seed: Seed = 0,
 ) -> Interval:
@@ -40,7 +40,7 @@ def kappa(
         whose disagreement is the square of their distance.
     labels : the possible labels in order, needed for weights unless they are numbers, whose
         distance is their difference.
-    groups : labels, shape (n,): items of one group (the answers to one question) belong together.
+    cluster : labels, shape (n,), of items that belong together (the answers to one question).
 
     The interval is of a Bayesian bootstrap: each item (or group) gets a random weight, with a prior
     of two items over all cells of the table of labels. For two labels and items on their own that
@@ -62,12 +62,13 @@ def kappa(
         return Interval.without_bounds(float("nan"), 0, missing)
     present = items.index.isin(pairs.index)
     names = _label_names(pairs) if labels is None else [as_id(label) for label in labels]
-    index = group_index(groups, present.size, present)
+    index = group_index(cluster, present.size, present)
     counts = _tables(pairs, names, index)
     cost = _costs(names, weights, ordered=labels is not None)
     estimate = float(_kappas(counts.sum(axis=0), cost)[0])
-    clusters = None if groups is None else index
-    interval = Interval.without_bounds(estimate, len(pairs), missing, clusters)
+    interval = Interval.without_bounds(
+        estimate, len(pairs), missing, None if cluster is None else index
+    )
     if len(counts) < 2 or not resamples or np.isnan(estimate):
         return interval
     drawn = _kappas(_weighted_tables(counts, resamples, seed), cost)
@@ -263,4 +264,4 @@ def preference_correlation(
             "preference labels outside [-2, 2]", "-2 (response 1 much better) to 2 (response 2)"
         )
     pairs = np.repeat(np.arange(e.size), h.shape[1])
-    return correlation(e[pairs], h.ravel(), method, groups=pairs, **options)
+    return correlation(e[pairs], h.ravel(), method, cluster=pairs, **options)

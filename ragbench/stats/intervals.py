@@ -129,7 +129,7 @@ def mean_interval(
     values: Any,
     statistic: Callable[[np.ndarray], Any] = np.mean,
     *,
-    groups: Any = None,
+    cluster: Any = None,
     share: bool | None = None,
     resamples: int = 2000,
     seed: Seed = 0,
@@ -140,8 +140,8 @@ def mean_interval(
     ----------
     values : numbers, shape (n,); NaN and None are left out and counted.
     statistic : a function of an array, such as ``np.median``.
-    groups : labels, shape (n,): points of one group (the systems of one question) belong together.
-        A value without a label is a group of its own, with a warning. None: each value is on its
+    cluster : labels, shape (n,), of points that belong together (the systems of one question).
+        A value without a label is a cluster of its own, with a warning. None: each value is on its
         own.
     share : whether 0 and 1 mean no and yes; None: where values are booleans.
     resamples : number of bootstrap resamples; 0 for none, with NaN bounds.
@@ -167,10 +167,10 @@ def mean_interval(
     values = as_floats(values)
     if share and not np.isin(values[~np.isnan(values)], (0, 1)).all():
         raise DataError("a share of values that are not all 0 or 1", "0 and 1", "leave share out")
-    return _interval(values, statistic, groups, resamples, seed, share=share)
+    return _interval(values, statistic, cluster, resamples, seed, share=share)
 
 
-def paired_difference(a: Any, b: Any, *, groups: Any = None) -> Interval:
+def paired_difference(a: Any, b: Any, *, cluster: Any = None) -> Interval:
     """Mean of ``a - b`` over the same questions, with interval and p-value by one Student's t.
 
         k = (sum of u^2)^2 / sum of u^4
@@ -178,7 +178,7 @@ def paired_difference(a: Any, b: Any, *, groups: Any = None) -> Interval:
         p = P(|t| > |mean| / standard error)
 
     u are the deviations of the mean without one group from the mean of these, G the groups (each
-    question is one without ``groups``); t has one degree of freedom less than their effective
+    question is one without ``cluster``); t has one degree of freedom less than their effective
     number. k is the effective number of deviations, about 3 where 3 of 30 questions differ. So
     2 / k adds two differences of the size that makes the spread, a win and a loss: few differences
     do not tell their own spread. A pair with a missing side is left out and counted. Where both
@@ -193,7 +193,7 @@ def paired_difference(a: Any, b: Any, *, groups: Any = None) -> Interval:
     0.300 [-0.102, 0.702] (n = 10)
     """
     a, b = as_paired(a=a, b=b)
-    values, index, interval = _counted(a - b, groups, np.mean)
+    values, index, interval = _counted(a - b, cluster, np.mean)
     if np.bincount(index).size < 2:
         return interval
     half, p = _student_t(values, index)
@@ -214,12 +214,12 @@ def _are_fractions(values: np.ndarray) -> bool:
 
 
 def _counted(
-    values: np.ndarray, groups: Any, statistic: Callable[[np.ndarray], Any]
+    values: np.ndarray, cluster: Any, statistic: Callable[[np.ndarray], Any]
 ) -> tuple[np.ndarray, np.ndarray, Interval]:
     """Return the values that are there, the group of each, and an interval without bounds."""
     present = ~np.isnan(values)
     kept = values[present]
-    index = group_index(groups, values.size, present)
+    index = group_index(cluster, values.size, present)
     # Resamples are drawn in an order of the values, so that the order of rows does not count.
     sums = np.bincount(index, kept) if kept.size else kept
     order = np.lexsort((kept, sums[index]))
@@ -228,7 +228,7 @@ def _counted(
     estimate = float("nan")
     if kept.size:
         estimate = float(statistic(kept))
-    clusters = None if groups is None else index
+    clusters = None if cluster is None else index
     missing = values.size - kept.size
     return kept, index, Interval.without_bounds(estimate, kept.size, missing, clusters)
 
@@ -236,14 +236,14 @@ def _counted(
 def _interval(
     values: np.ndarray,
     statistic: Callable[[np.ndarray], Any],
-    groups: Any,
+    cluster: Any,
     resamples: int,
     seed: Seed,
     *,
     share: bool,
 ) -> Interval:
     """Count what is there, and choose the interval."""
-    kept, index, interval = _counted(values, groups, statistic)
+    kept, index, interval = _counted(values, cluster, statistic)
     if not resamples or np.bincount(index).size < 2:
         return interval
     of_mean = statistic is np.mean
@@ -514,7 +514,7 @@ def correlation(
     y: Any,
     method: Method = "pearson",
     *,
-    groups: Any = None,
+    cluster: Any = None,
     resamples: int = 2000,
     seed: Seed = 0,
 ) -> Interval:
@@ -527,8 +527,8 @@ def correlation(
     ----------
     x, y : numbers, shape (n,); a pair with a missing side is left out and counted.
     method : "pearson"; "spearman" (average ranks for ties); "kendall" (tau-b).
-    groups : labels, shape (n,): points of one group (the systems of one question) are resampled
-        together.
+    cluster : labels, shape (n,), of points that are resampled together (the systems of one
+        question).
 
     NaN when a variable is constant or fewer than two pairs are left; such resamples are left out of
     the percentiles.
@@ -536,14 +536,14 @@ def correlation(
     check_known("method", [method], _METHODS)
     x, y = as_paired(x=x, y=y)
     present = ~np.isnan(x + y)
-    index = group_index(groups, present.size, present)
+    index = group_index(cluster, present.size, present)
     x = x[present]
     y = y[present]
     if method == "spearman":  # ranks need the order alone: found once, not in every resample
         x = np.unique(x, return_inverse=True)[1]
         y = np.unique(y, return_inverse=True)[1]
     compute = _METHODS[method]
-    clusters = None if groups is None else index
+    clusters = None if cluster is None else index
     interval = Interval.without_bounds(compute(x, y), x.size, present.size - x.size, clusters)
     if np.isnan(interval.estimate):
         return interval

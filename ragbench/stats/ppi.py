@@ -36,7 +36,7 @@ _Bounds = tuple[np.ndarray, np.ndarray, str]  # low and high by category, and th
 _LENT_LABELS = 3  # of the rarer kind, for which the judge gains nothing
 
 
-def rogan_gladen(labels: Any, judged: Any, *, groups: Any = None, seed: Seed = 0) -> Interval:
+def rogan_gladen(labels: Any, judged: Any, *, cluster: Any = None, seed: Seed = 0) -> Interval:
     """Share of a judge's yes, corrected by the errors that labels of some items show.
 
         share = (judged + specificity - 1) / (sensitivity + specificity - 1)
@@ -45,7 +45,7 @@ def rogan_gladen(labels: Any, judged: Any, *, groups: Any = None, seed: Seed = 0
     ----------
     labels : 0 or 1, shape (n,); NaN for an item that nobody labelled.
     judged : 0 or 1 of every item, shape (n,).
-    groups : labels, shape (n,): items of one group belong together.
+    cluster : labels, shape (n,), of items that belong together.
 
     Returns
     -------
@@ -74,7 +74,7 @@ def rogan_gladen(labels: Any, judged: Any, *, groups: Any = None, seed: Seed = 0
             return float("nan")
         return (judged[drawn.astype(int)].mean() - false_alarms) / informed
 
-    settings = {"groups": groups, "share": False, "seed": seed}
+    settings = {"cluster": cluster, "share": False, "seed": seed}
     informed = mean_interval(places, lambda drawn: errors(drawn)[1], **settings)
     interval = mean_interval(places, share, **settings)
     if not informed.low > 0:
@@ -139,7 +139,7 @@ def ppi_mean(
         f[:, None],
         np.zeros(items),
         of=None if _is_share(y, f) else np.ones(items),
-        clusters=np.arange(items),
+        cluster=np.arange(items),
         weight=weight * items / N,  # there the judge's mean is over all items
     )
     missing = len(labelled) - n + len(judged_unlabelled) - N
@@ -269,7 +269,7 @@ def ppi_shares(
     strata: Any,
     *,
     of: Any = None,
-    clusters: Any = None,
+    cluster: Any = None,
     weight: Weight = "tuned",
 ) -> list[Interval]:
     """Estimate shares of categories: judge grades of all items, corrected by labels of some.
@@ -286,9 +286,9 @@ def ppi_shares(
         drawn of a stratum.
     of : what each item adds to N, of a difference: then labels and predictions may have signs.
         Default 1, of a share.
-    clusters : items that belong together. Without: the interval is for *these* items, whose
-        labels were sampled. With: for items *like* these, by a jackknife that leaves out one
-        cluster at a time.
+    cluster : of each item; those of one belong together. Without: the interval is for *these*
+        items, whose labels were sampled. With: for items *like* these, by a jackknife that leaves
+        out one cluster at a time.
     weight : w, one for all categories; "tuned" takes that of least summed variance in [0, 1], 0
         ignores the judge.
 
@@ -309,19 +309,14 @@ def ppi_shares(
     sample = _read(values, predictions, strata, of)
     w = _tuned_weight(sample) if _is_tuned(weight) else weight
     p = _estimate(sample, w)
-    cluster = None
-    if clusters is None:
-        bounds = _bounds_of_these(sample, p, w)
-    else:
-        cluster = group_index(clusters, len(sample.stratum))
-        if not cluster.any():
-            raise DataError(
-                "1 cluster",
-                "at least 2",
-                "leave clusters out: the interval is then for these items",
-            )
-        bounds = _bounds_of_like(sample, p, w, cluster)
-    return _intervals(sample, p, bounds, cluster)
+    if cluster is None:
+        return _intervals(sample, p, _bounds_of_these(sample, p, w), None)
+    index = group_index(cluster, len(sample.stratum))
+    if not index.any():
+        raise DataError(
+            "1 cluster", "at least 2", "leave cluster out: the interval is then for these items"
+        )
+    return _intervals(sample, p, _bounds_of_like(sample, p, w, index), index)
 
 
 def _intervals(
@@ -587,5 +582,5 @@ def ppi_difference(
     of = np.ones(questions)  # a difference, also where all are 0 or 1
     y = (y_a - y_b)[:, None]
     f = (f_a - f_b)[:, None]
-    (difference,) = ppi_shares(y, f, strata, of=of, clusters=cluster, weight=weight)
+    (difference,) = ppi_shares(y, f, strata, of=of, cluster=cluster, weight=weight)
     return difference

@@ -110,7 +110,7 @@ def means(
     by: str | Sequence[str],
     measures: str | Sequence[str],
     *,
-    groups: str | None = KNOWN,
+    cluster: str | None = KNOWN,
     resamples: int = 2000,
     seed: Seed = 0,
 ) -> pd.DataFrame:
@@ -120,7 +120,7 @@ def means(
     Parameters
     ----------
     by : columns that make the groups, in the order of first appearance; none averages all rows.
-    groups : which rows belong together, and are resampled as one cluster: see
+    cluster : which rows belong together, and are resampled as one cluster: see
         `ragbench.stats.find_clusters`. Default: what the columns say, else the rows of one
         question. None: each row alone.
 
@@ -137,7 +137,7 @@ def means(
     rows = _with_measures(rows.reset_index(drop=True), columns)
     check_known("column", [*by, *columns], rows.columns)
     shares = {name: is_share(rows[name]) for name in columns}
-    clusters = find_clusters(rows, groups, by)
+    clusters = find_clusters(rows, cluster, by)
     labels = None
     intervals: dict[tuple, Interval] = {}
     for key, part in _parts(rows, by):
@@ -145,7 +145,7 @@ def means(
             labels = clusters.labels[part.index]
         for name in columns:
             intervals[*key, name] = mean_interval(
-                part[name], groups=labels, share=shares[name], resamples=resamples, seed=seed
+                part[name], cluster=labels, share=shares[name], resamples=resamples, seed=seed
             )
     table = clusters.annotate(_interval_table(intervals, [*by, "metric"]))
     missed = _missed(rows, by)
@@ -257,7 +257,7 @@ def compare(
             scores[*key, a, b] = sides
             if labels is not None:
                 groups[*key, a, b] = labels.reindex(sides[0].index)
-    table = compare_pairs(scores, [*by, "a", "b"], groups=groups or None, **options)
+    table = compare_pairs(scores, [*by, "a", "b"], cluster=groups or None, **options)
     return clusters.annotate(table)
 
 
@@ -313,7 +313,7 @@ def compare_scores(
     clusters = find_clusters(table, cluster)
     labels = clusters.of_questions(table)
     if labels is not None:
-        options["groups"] = dict.fromkeys(scores, labels[questions])
+        options["cluster"] = dict.fromkeys(scores, labels[questions])
     return clusters.annotate(compare_pairs(scores, ("a", "b", "measure"), **options))
 
 
@@ -374,7 +374,7 @@ def compare_pairs(
     scores: Mapping[tuple, tuple[Any, Any]],
     names: Sequence[str],
     *,
-    groups: Mapping[tuple, Any] | None = None,
+    cluster: Mapping[tuple, Any] | None = None,
     difference: float | None = None,
 ) -> pd.DataFrame:
     """Compare pairs of scores: interval and p-value of `paired_difference`, Holm's correction over
@@ -384,7 +384,7 @@ def compare_pairs(
     ----------
     scores : two arrays over the same questions by key, NaN where a score is missing.
     names : columns for the parts of the keys.
-    groups : by key, a label per question: questions of one label count as one cluster.
+    cluster : by key, a label per question: questions of one label count as one cluster.
     difference : the smallest difference that matters to you, for ``needed``.
 
     Returns
@@ -395,19 +395,19 @@ def compare_pairs(
     (questions in which a is above, equal to, below b), missing (questions without a score of
     either), detectable (the smallest difference that as many questions find with a chance of 0.8,
     tested at 0.05 over the number of rows), needed (questions that find ``difference`` so; NaN
-    without one). With ``groups`` needed counts clusters, and the table ends with clusters (their
+    without one). With ``cluster`` needed counts clusters, and the table ends with clusters (their
     number) and effective (see `Interval`).
     """
     pairs = {key: as_paired(a=a, b=b) for key, (a, b) in scores.items()}
     tests = sum(not np.isnan(a - b).all() for a, b in pairs.values())
     alpha = 0.05 / max(tests, 1)
     columns = [*names, *_COMPARED]
-    if groups:
+    if cluster:
         columns += ["clusters", "effective"]
     rows = []
     methods = set()
     for key, (a, b) in pairs.items():
-        labels = (groups or {}).get(key)
+        labels = (cluster or {}).get(key)
         compared = _compared(a, b, labels, difference, alpha=alpha)
         methods.add(compared.pop("method"))
         rows.append(compared | dict(zip(names, key, strict=True)))
@@ -428,11 +428,11 @@ def _compared(
     """Compare one pair: the columns `_COMPARED` and ``method``, that of the interval."""
     if labels is not None:  # numbered once, with one warning of those that have none
         labels = group_index(labels, a.size, sort=True)
-    interval = paired_difference(a, b, groups=labels)
+    interval = paired_difference(a, b, cluster=labels)
     plan = power_analysis(a, b, difference=difference or 0.0, cluster=labels, alpha=alpha)
     both = pd.DataFrame({"mean a": a, "mean b": b}).dropna()
     apart = np.sign((a - b).round(12))
-    same_margin = paired_difference(np.abs(apart), np.zeros(apart.size), groups=labels)
+    same_margin = paired_difference(np.abs(apart), np.zeros(apart.size), cluster=labels)
     return {
         **both.mean(),
         **asdict(interval),

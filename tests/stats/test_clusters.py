@@ -72,7 +72,7 @@ def test_fewer_than_five_clusters_have_no_interval_with_the_reason_unless_they_a
         assert set(table["clusters"]) == {4}
         assert table.attrs["clusters"] == "4 by topic; no interval over fewer than 5"
         assert table.attrs["intervals"] == []
-    assert means(rows, "system", "score", groups="topic")["low"].notna().all()
+    assert means(rows, "system", "score", cluster="topic")["low"].notna().all()
     assert compare(rows, "system", "score", cluster="topic")["low"].notna().all()
     parts = means(asked(topic=QUESTIONS // 3, part=QUESTIONS // 57), "part", "score")
     assert parts["clusters"].tolist() == [19, 1]
@@ -111,15 +111,15 @@ def test_a_question_without_a_topic_is_one_cluster_in_all_its_rows():
 def test_sixty_questions_of_twelve_documents_have_the_interval_of_twelve_by_hand():
     rows = asked(relevant=in_documents(12))
     one = rows[rows["system"] == "a"]
-    by_hand = mean_interval(one["score"], groups=QUESTIONS // 5)
+    by_hand = mean_interval(one["score"], cluster=QUESTIONS // 5)
     table = means(rows, "system", "score")
     assert table.loc[0, ["low", "high", "clusters"]].tolist() == [by_hand.low, by_hand.high, 12]
     assert compare(rows, "system", "score")["clusters"].tolist() == [12]
     named = means(
-        rows.assign(topic=QUESTIONS.repeat(2)[::-1]), "system", "score", groups="relevant"
+        rows.assign(topic=QUESTIONS.repeat(2)[::-1]), "system", "score", cluster="relevant"
     )
     assert named["clusters"].tolist() == [12, 12]
-    alone = means(rows, "system", "score", groups=None)
+    alone = means(rows, "system", "score", cluster=None)
     assert "clusters" not in alone
     assert alone.attrs["clusters"] == "none, each row counts as one"
 

@@ -65,7 +65,7 @@ def test_compare_takes_a_column_of_clusters_and_refuses_a_question_in_two():
     difference, topic = clustered(np.random.default_rng(4), clusters=6, size=3, effect=0.2)
     one = pd.DataFrame({"topic": topic, "score": difference}).assign(system="b")
     rows = pd.concat([one, one.assign(system="a", score=0.0)]).reset_index(names="question_id")
-    together = paired_difference(difference, [0] * 18, groups=topic).p
+    together = paired_difference(difference, [0] * 18, cluster=topic).p
     assert compare(rows, "system", "score", cluster="topic")["p"].tolist() == [together]
     assert compare(rows, "system", "score")["p"].tolist() == [together]
     assert compare(rows, "system", "score", cluster=None)["p"].tolist() != [together]

@@ -86,7 +86,7 @@ def test_a_difference_of_two_systems_is_a_share_with_signs():
     # two right answers of one system, one right and one wrong of the other
     signed = np.array([[1], [1], [-1], [0]])
     (difference,) = ppi_shares(
-        signed, 0 * signed, ["a"] * 4, of=[1, 1, 0, 0], clusters=[0, 1, 0, 1], weight=0
+        signed, 0 * signed, ["a"] * 4, of=[1, 1, 0, 0], cluster=[0, 1, 0, 1], weight=0
     )
     # without one cluster the difference is 1 - 0 and 1 - 1: t of one degree is 12.7
     half = 12.706 * np.sqrt(1 / 2 * (0.5**2 + 0.5**2))
@@ -96,7 +96,7 @@ def test_a_difference_of_two_systems_is_a_share_with_signs():
 def test_the_jackknife_leaves_out_one_cluster_at_a_time():
     truth, strata, f, clusters = answers(np.random.default_rng(4), 12)
     labels = hide(truth, stratified_draw(strata, len(truth) // 2, least=3, seed=5))
-    got = ppi_shares(labels, f, strata, of=np.ones(len(f)), clusters=clusters, weight=0.6)
+    got = ppi_shares(labels, f, strata, of=np.ones(len(f)), cluster=clusters, weight=0.6)
     assert (got[0].clusters, got[0].n) == (12, len(truth) // 2)
     again = []
     for left_out in range(12):
@@ -140,7 +140,7 @@ def test_intervals_hold_what_they_say(rng):
         drawn = stratified_draw(strata, 250, seed=run)
         labels = hide(truth, drawn)
         these = ppi_shares(labels, f, strata)
-        alike = ppi_shares(labels, f, strata, clusters=clusters)
+        alike = ppi_shares(labels, f, strata, cluster=clusters)
         independent = map(
             partial(ppi_mean, weight="tuned"), truth[drawn].T, f[drawn].T, f[~drawn].T
         )
@@ -223,8 +223,8 @@ def test_the_interval_of_a_share_over_clusters_is_exact_for_the_effective_number
     one_stratum = np.zeros(len(truth))
     drawn = stratified_draw(one_stratum, len(truth) // 2, least=3, seed=5)
     arguments = hide(truth, drawn), f, one_stratum
-    share = ppi_shares(*arguments, clusters=clusters)[1]
-    symmetric = ppi_shares(*arguments, of=np.ones(len(f)), clusters=clusters)[1]
+    share = ppi_shares(*arguments, cluster=clusters)[1]
+    symmetric = ppi_shares(*arguments, of=np.ones(len(f)), cluster=clusters)[1]
     p = share.estimate
     n = drawn.sum()
     sizes = np.bincount(clusters[drawn])
@@ -242,7 +242,7 @@ def test_the_interval_of_a_share_over_clusters_is_exact_for_the_effective_number
 
 def test_a_share_over_clusters_has_an_interval_however_few_labels_of_it_there_are():
     def over_clusters(truth, size):
-        (got,) = ppi_shares(truth, NO_JUDGE, [0] * 40, clusters=np.arange(40) // size)
+        (got,) = ppi_shares(truth, NO_JUDGE, [0] * 40, cluster=np.arange(40) // size)
         return got
 
     # 20 labels, each in a cluster of its own: none has the category. Clopper-Pearson with t for 40
@@ -266,7 +266,7 @@ def test_shares_of_answers_like_these_hold_where_they_are_rare(rng, share):
         judge = score + rng.normal(0.4, 0.8, cluster.size) < cut
         drawn = stratified_draw(judge, min(250, len(truth) // 2), least=1, seed=run)
         labels = hide(truth[:, None], drawn)
-        (got,) = ppi_shares(labels, judge[:, None], judge, clusters=cluster)
+        (got,) = ppi_shares(labels, judge[:, None], judge, cluster=cluster)
         assert not np.isnan(got.low)
         held.append(got.low <= share <= got.high)
     assert np.mean(held) >= 0.92
@@ -338,6 +338,6 @@ test_bad_input_says_what_is_wrong = refusals(
         "half a label",
     ),
     (lambda: ppi_shares([1, 0], [0.5, 0.5], ["a", "a"]), DataError, "the same two dimensions"),
-    (lambda: ppi_shares(*PAIR, ["a", "a"], clusters=["c", "c"]), DataError, "1 cluster"),
+    (lambda: ppi_shares(*PAIR, ["a", "a"], cluster=["c", "c"]), DataError, "1 cluster"),
     (lambda: stratified_draw([0] * 30 + [1] * 30, 40, seed=0), "2 strata of at least 25"),
 )

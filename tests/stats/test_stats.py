@@ -51,7 +51,7 @@ def test_the_mean_of_few_values_has_students_t():
     error = reference.sem(values) * np.sqrt(1 + 2 / effective)
     expected = reference.t.interval(0.95, 11, values.mean(), error)
     assert bounds(mean_interval(values)) == pytest.approx(expected)
-    assert bounds(mean_interval(values, groups=range(12))) == pytest.approx(expected)
+    assert bounds(mean_interval(values, cluster=range(12))) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("statistic", [np.mean, np.median, np.std])
@@ -91,7 +91,7 @@ def test_bootstrap_of_nothing_is_nan_and_of_one_value_has_no_bounds():
 def test_grouped_bootstrap_of_copies_is_as_wide_as_without_the_copies(statistic):
     values = np.random.default_rng(1).random(80)
     copies = values.repeat(5)
-    grouped = bounds(mean_interval(copies, statistic, groups=np.arange(80).repeat(5)))
+    grouped = bounds(mean_interval(copies, statistic, cluster=np.arange(80).repeat(5)))
     assert grouped == pytest.approx(bounds(mean_interval(values, statistic)))
     naive = bounds(mean_interval(copies, statistic))
     assert np.ptp(naive) < 0.6 * np.ptp(grouped)
@@ -101,7 +101,7 @@ def test_few_clusters_get_the_t_of_a_jackknife_by_hand():
     # Groups (0, 0, 0), (1) and (1, 0): without each the mean is 2/3, 1/5, 1/4; sizes 3, 1, 2: 36 /
     # 14 = 2.57 effective.
     values = [0, 0, 0, 1, 1, 0]
-    got = mean_interval(values, groups=list("aaabcc"))
+    got = mean_interval(values, cluster=list("aaabcc"))
     without = [2 / 3, 1 / 5, 1 / 4]
     t = reference.t.ppf(0.975, 36 / 14 - 1)
     # exact binomial, for as many values as have the variance of the jackknife
@@ -111,12 +111,12 @@ def test_few_clusters_get_the_t_of_a_jackknife_by_hand():
     assert estimate_and_bounds(got) == pytest.approx((1 / 3, low, high))
     assert (got.clusters, got.effective) == (3, pytest.approx(36 / 14))
     assert str(got).endswith("(n = 6 in 3 clusters, effectively 2.6)")
-    grades = mean_interval(3 * np.array(values), groups=list("aaabcc"))
+    grades = mean_interval(3 * np.array(values), cluster=list("aaabcc"))
     away = without - np.mean(without)
     two_more = 1 + 2 * (away**4).sum() / (away**2).sum() ** 2
     half = 3 * t * np.sqrt(2 * np.var(without) * two_more)
     assert estimate_and_bounds(grades) == pytest.approx((1, 1 - half, 1 + half))
-    many = mean_interval(np.arange(90) % 2, groups=np.arange(90) // 3)
+    many = mean_interval(np.arange(90) % 2, cluster=np.arange(90) // 3)
     assert (many.clusters, many.effective) == (30, 30)
 
 
@@ -161,7 +161,7 @@ def test_a_paired_difference_is_the_slow_version_of_it(rng, size):
     for n in (4, 30, 200):
         a, b = rng.normal(0.2, 1, (2, n))
         groups = np.arange(n) // size
-        got = paired_difference(a, b, groups=groups)
+        got = paired_difference(a, b, cluster=groups)
         assert (*estimate_and_bounds(got), got.p) == pytest.approx(paired_by_hand(a, b, groups))
 
 
@@ -193,7 +193,7 @@ def test_equal_differences_have_a_p_value_and_without_a_difference_it_is_one():
 )
 def test_p_is_below_5_percent_exactly_where_the_interval_excludes_0(pairs, size):
     a, b = np.transpose(pairs)
-    got = paired_difference(a, b, groups=np.arange(len(a)) // size)
+    got = paired_difference(a, b, cluster=np.arange(len(a)) // size)
     if not np.isnan(got.low):
         assert (got.p < 0.05) == (got.low > 0 or got.high < 0)
 
@@ -251,7 +251,7 @@ def test_equal_values_have_the_exact_interval_of_a_share_or_none():
 def test_kappa_of_copies_in_groups_is_little_wider_than_that_of_the_items(rng):
     a = rng.integers(0, 3, 40)
     b = np.where(rng.random(40) < 0.7, a, rng.integers(0, 3, 40))
-    copies = kappa(a.repeat(4), b.repeat(4), groups=np.arange(40).repeat(4))
+    copies = kappa(a.repeat(4), b.repeat(4), cluster=np.arange(40).repeat(4))
     alone = kappa(a, b)
     assert 1 < (copies.high - copies.low) / (alone.high - alone.low) < 1.1  # t of 39
     assert bounds(copies) == pytest.approx(bounds(alone), abs=0.05)
@@ -262,7 +262,7 @@ def test_a_constant_judge_of_many_conversations_agrees_as_by_chance_within_a_sma
     conversations = np.repeat(np.arange(40), 8)
     person = rng.integers(0, 4, 320)
     constant = kappa(
-        person, np.full(320, 2), weights="quadratic", labels=range(4), groups=conversations
+        person, np.full(320, 2), weights="quadratic", labels=range(4), cluster=conversations
     )
     assert constant.estimate == 0
     assert -0.06 < constant.low < 0 < constant.high < 0.06
@@ -278,7 +278,7 @@ def test_the_interval_of_quadratic_kappa_over_conversations_holds(rng):
         people = [level + rng.normal(0, 0.6, len(level)) for _ in range(2)]
         grades = [np.digitize(person, (-1, 0, 1)) for person in people]
         got = kappa(
-            *grades, weights="quadratic", groups=conversation, labels=range(4), resamples=400
+            *grades, weights="quadratic", cluster=conversation, labels=range(4), resamples=400
         )
         held.append(got.low <= true <= got.high)
         width.append(got.high - got.low)
@@ -350,7 +350,7 @@ def test_ppi_mean_of_a_share_is_that_of_all_items():
     share = ppi_mean([1, 0, 1, 0], [1, 0, 0, 0], [0, 1, 1, 0])
     labels = np.array([1, 0, 1, 0, *[NAN] * 4])
     judged = np.array([1, 0, 0, 0, 0, 1, 1, 0])
-    (same,) = ppi_shares(labels[:, None], judged[:, None], [0] * 8, clusters=range(8), weight=2.0)
+    (same,) = ppi_shares(labels[:, None], judged[:, None], [0] * 8, cluster=range(8), weight=2.0)
     assert estimate_and_bounds(share) == (0.75, *bounds(same))
     assert (share.n, share.n_missing, share.clusters) == (4, 0, 0)
 
@@ -435,7 +435,7 @@ def test_correlation_interval_is_of_the_percentiles_over_resampled_points(rng, m
     for _ in range(600):
         drawn = points[slow_rng.integers(0, n_groups, n_groups)].ravel()
         slow.append(THEIRS[method](x[drawn], y[drawn]).statistic)
-    got = correlation(x, y, method, groups=np.arange(40) // per_group, resamples=600, seed=0)
+    got = correlation(x, y, method, cluster=np.arange(40) // per_group, resamples=600, seed=0)
     low, high = np.quantile(slow, [0.025, 0.975])
     if (
         n_groups < 30
@@ -599,7 +599,7 @@ test_bad_input_says_what_was_wrong = refusals(
     (lambda: mean_interval([1, float("inf")]), DataError, "first at position 1"),
     (lambda: mean_interval(["a"]), DataError, "not numbers"),
     (lambda: mean_interval([[1, 2]]), DataError, r"shape \(1, 2\)"),
-    (lambda: mean_interval([1, 2], groups=[1]), DataError, "1 group labels for 2 points"),
+    (lambda: mean_interval([1, 2], cluster=[1]), DataError, "1 group labels for 2 points"),
     (lambda: paired_permutation_test([1], [1, 2]), DataError, "a 1, b 2"),
     (lambda: paired_permutation_test([1], [2], resamples=0), "resamples 0"),
     (lambda: correlation([1], [1], "rank"), "kendall, pearson, spearman"),
@@ -631,8 +631,8 @@ def test_means_average_each_group_with_its_counts_worked_by_hand():
         "exact binomial",
         "exact binomial for the effective number of values",
     ]
-    alone = means(rows, [], "y", groups="system")
-    expected = bounds(mean_interval(rows["y"], groups=rows["system"]))
+    alone = means(rows, [], "y", cluster="system")
+    expected = bounds(mean_interval(rows["y"], cluster=rows["system"]))
     assert alone.to_numpy().tolist() == [[0.75, *expected, 4, 0, 2, 2]]
     assert "metric" not in alone
 
@@ -652,12 +652,12 @@ def grid(questions=20, seed=3, **named):
 
 def test_rows_of_one_question_are_no_independent_questions():
     rows = grid()
-    by_hand = mean_interval(rows["ir_score"], groups=rows["question_id"])
+    by_hand = mean_interval(rows["ir_score"], cluster=rows["question_id"])
     table = means(rows, [], "ir_score")
     assert table[["mean", "low", "high", "n", "clusters"]].to_numpy().tolist() == [
         [*estimate_and_bounds(by_hand), 160, 20]
     ]
-    each = means(rows, [], "ir_score", groups=None)
+    each = means(rows, [], "ir_score", cluster=None)
     assert "clusters" not in each
     assert (each["high"] - each["low"]).item() < 0.5 * (by_hand.high - by_hand.low)
     # each question once a setting: as on their own
@@ -690,8 +690,8 @@ def test_a_value_without_a_group_is_one_of_its_own_with_a_warning():
     groups = [*range(10)] * 2 + [None] * 19 + [NAN]
     own = [*range(10)] * 2 + [*range(100, 120)]
     with pytest.warns(UserWarning, match="20 of 40 values have no group"):
-        got = mean_interval(values, groups=groups)
-    assert got == mean_interval(values, groups=own)
+        got = mean_interval(values, cluster=groups)
+    assert got == mean_interval(values, cluster=own)
     with pytest.warns(UserWarning, match="1 of 3 values have no group"):
         test = paired_permutation_test([1, 2, 1], [0, 0, 0], cluster=["a", None, "a"])
     assert test.p_value == 2 / 4
@@ -755,7 +755,7 @@ def test_columns_that_are_not_there_and_several_rows_for_a_question_are_told():
         with refused(ConfigError, "unknown column"):
             call()
     with refused(ConfigError, "unknown column 'topic'"):
-        means(rows, "system", "f1", groups="topic")
+        means(rows, "system", "f1", cluster="topic")
     assert len(compare(rows, "system", "f1", by="N")) == 1
     named = pd.concat([rows.assign(method=name) for name in ("m1", "m2")])
     assert compare(named, "system", "f1", by="method")["method"].tolist() == ["m1", "m2"]
@@ -811,8 +811,8 @@ def test_compare_within_groups_takes_the_pairs_it_is_given():
 def test_questions_of_one_group_count_as_one_cluster():
     sides = [1, 2, 3, 4, NAN], [0, 0, 0, 0, 0]
     documents = list("ddeef")
-    table = compare_pairs({("x",): sides}, ["name"], groups={("x",): documents})
-    interval = paired_difference(*sides, groups=documents)
+    table = compare_pairs({("x",): sides}, ["name"], cluster={("x",): documents})
+    interval = paired_difference(*sides, cluster=documents)
     detectable = power_analysis([1.5, 3.5], difference=1).detectable
     expected = {
         "p": interval.p,
@@ -916,7 +916,7 @@ def test_questions_1_and_text_1_are_one_question():
     pd.testing.assert_frame_equal(
         rb.compare_scores(by_id, ["m"]), rb.compare_scores(as_text, ["m"])
     )
-    means = [rb.means(table, [], "m", groups="question_id") for table in (rows, as_text)]
+    means = [rb.means(table, [], "m", cluster="question_id") for table in (rows, as_text)]
     pd.testing.assert_frame_equal(*means)
 
 
@@ -956,7 +956,7 @@ def test_the_interval_of_a_rank_correlation_of_few_clusters_with_ties_holds(rng)
         x = rng.normal(0, 0.7, 10)[cluster] + rng.normal(0, 1, 50)
         y = 0.6 * x + rng.normal(0, 0.3, 10)[cluster] + rng.normal(0, 0.8, 50)
         ties = np.digitize(x, [-0.8, 0, 0.8]), np.digitize(y, [-0.5, 0.7])
-        got = correlation(*ties, "spearman", groups=cluster, resamples=200)
+        got = correlation(*ties, "spearman", cluster=cluster, resamples=200)
         held.append(got.low <= true <= got.high)
     assert np.mean(held) > 0.91  # the plain percentiles: .88
 
@@ -965,10 +965,10 @@ def test_bounds_do_not_depend_on_the_order_of_rows():
     rng = np.random.default_rng(5)
     values = rng.beta(0.4, 0.6, 200)
     groups = rng.integers(0, 25, 200)
-    plain = stats.mean_interval(values, groups=groups)
+    plain = stats.mean_interval(values, cluster=groups)
     for seed in range(4):
         order = np.random.default_rng(seed).permutation(200)
-        moved = stats.mean_interval(values[order], groups=groups[order])
+        moved = stats.mean_interval(values[order], cluster=groups[order])
         assert (moved.low, moved.high) == pytest.approx((plain.low, plain.high), abs=1e-12)
 
 
