@@ -38,7 +38,7 @@ GRADE_NAMES = dict(
     zip(GRADE_COLUMNS, ["no answer", "partly wrong", "incomplete", "wrong", "right"], strict=True)
 )
 _MM_PER_INCH = 25.4
-WIDEST = 14.5  # inches: on A4's long side, letters of 8 points are then 6
+WIDEST = 6.3  # inches: the text of an A4 page, where letters keep their size
 _LETTER = 0.0625  # inches, of 8 points: a little more than most are wide
 _LINE = 0.15  # inches from a line of 8 points to the next
 # What the figures write of themselves, in German.
@@ -77,7 +77,8 @@ def style(
 
     Parameters
     ----------
-    width_mm : width of every figure, such as that of a page's text; None: as wide as it needs.
+    width_mm : width of every figure, such as that of a page's text; None: as wide as it needs, 160
+        at most.
     font, size : family and points of the text, as matplotlib's ``font.family`` and ``font.size``
         (small texts have eight tenths of it). None: as they are in ``rcParams``.
     language : "en" or "de", of the words that the figures write of themselves.
@@ -125,7 +126,7 @@ def open_figure(
     """Open a figure in the project's look: (figure, axes of shape (nrows, ncols)).
 
     Panels after the first ``used`` are hidden; ``grid`` is for ``plt.subplots``. The width is that
-    of `style` where it has one.
+    of `style` where it has one, else at most `WIDEST`.
     """
     import seaborn as sns  # slow to import, and a program that only saves tables needs none of it
 
@@ -147,7 +148,7 @@ def open_figure(
             nrows,
             ncols,
             squeeze=False,
-            figsize=(_STYLE.width or width, height),
+            figsize=(_STYLE.width or min(width, WIDEST), height),
             layout="constrained",
             FigureClass=_PlainFigure,
             **grid,
@@ -323,40 +324,38 @@ def _check_figure(figure: Figure, alt: str) -> None:
             "the picture in words",
             "say what one who cannot see it should know",
         )
-    # With A4's long side of 11.7 inches to fill, what is wider has letters nobody can read.
-    width = figure.get_size_inches()[0]
-    if width > WIDEST:
-        raise ConfigError(
-            f"a figure {width:.1f} inches wide",
-            f"at most {WIDEST}",
-            "draw fewer panels or split it",
-        )
 
 
 # -- kinds of figures
 
 
 def _open_rows(
-    names: Sequence[object], panels: int, wide: float, band: float
-) -> tuple[Figure, Any]:
-    """Open panels side by side with names of rows at their left, the first on top.
+    names: Sequence[object], headings: Sequence[str], wide: float, band: float
+) -> tuple[Figure, Any, float]:
+    """Open panels with these headings side by side, names of rows at their left, the first on top;
+    return their width in inches, too.
 
-    ``wide``: inches of a panel. ``band``: inches of a row, at least.
+    ``wide``: inches of a panel, if there is room. ``band``: inches of a row, at least.
     """
-    texts = [_wrapped(name, 40) for name in names]
+    panels = len(headings)
+    letters = 40 if panels == 1 else 20
+    texts = [_wrapped(name, letters) for name in names]
     text_width, lines = _size(texts)
     beside = text_width + 0.6
-    fitting = int(((_STYLE.width or WIDEST) - beside) / wide)
+    room = (_STYLE.width or WIDEST) - beside
+    fitting = int(room / wide)
     ncols = max(1, min(4, panels, fitting))
     nrows = math.ceil(panels / ncols)
     band = max(band, _points(_LINE) * lines + 0.06)
+    wide = min(wide, room / ncols)
     width = beside + wide * ncols
-    height = 1.2 + (0.4 + band * len(texts)) * nrows
+    _, lines = _size([_wrapped(heading, 10 * wide) for heading in headings])
+    height = 1.2 + (0.3 + _points(_LINE) * lines + band * len(texts)) * nrows
     figure, axes = open_figure(width, height, ncols, nrows, panels, sharex=True, sharey=True)
     first = axes[0, 0]
     first.set_yticks(range(len(texts)), texts, fontsize=_points(8))
     first.set_ylim(len(texts) - 0.4, -0.6)
-    return figure, axes
+    return figure, axes, wide
 
 
 def ir_score_curves(
@@ -378,7 +377,7 @@ def ir_score_curves(
     figure, axes = open_figure(4.6 * count, 4.0, count, sharey=True)
     for axis, (heading, frame) in zip(axes.flat, panels.items(), strict=True):
         _draw_curves(axis, frame, looks)
-        axis.set_title(_wrapped(heading, 44), fontsize=_points(10))
+        axis.set_title(_wrapped(heading, 30), fontsize=_points(10))
         axis.set(xlabel=_word("N, tokens of context"), ylim=(0, 1))
     axes[0, 0].set_ylabel(_word("mean IR score"))
     _legend_below(figure)  # within the axes it would lie on curves of some data
@@ -429,11 +428,12 @@ def stacked_shares(
     if panel:
         wide = 3.6
         band = 0.34
-    figure, axes = _open_rows(rows, len(panels), wide, band)
+    headings = [heading or title for heading in panels]
+    figure, axes, wide = _open_rows(rows, headings, wide, band)
     for axis, (heading, part) in zip(axes.flat, panels.items(), strict=False):
         places = part[row].map(rows.index).to_numpy()
         _draw_stack(axis, places, part, columns, wide)
-        axis.set_title(_wrapped(heading or title, 11.5 * wide), fontsize=_points(10))
+        axis.set_title(_wrapped(heading or title, 10 * wide), fontsize=_points(10))
         axis.set(xlim=(0, 1), xlabel=_word("share of answers"))
         axis.grid(axis="y", visible=False)
     _legend_below(figure)
@@ -492,8 +492,9 @@ def dots(
     if frame.duplicated(line).any():  # several dots in one line
         apart = 0.22
         band = max(band, 0.07 * len(looks))
-    wide = max(2.2, 4.4 - len(panels))
-    figure, axes = _open_rows([*map(_in_words, rows)], len(panels), wide, band)
+    wide = max(1.4, 4.4 / len(panels))
+    headings = [heading or title for heading in panels]
+    figure, axes, wide = _open_rows([*map(_in_words, rows)], headings, wide, band)
     for axis, (heading, part) in zip(axes.flat, panels.items(), strict=False):
         _draw_dots(axis, part, value, looks, apart, filled)
         axis.axvline(at, color="#777777", lw=0.8, ls=":")
