@@ -47,7 +47,7 @@ from ragbench.retrieval.base import check_retriever, inner_searches
 from ragbench.rows import Row, as_frame, no_room
 from ragbench.text.tokens import TokenOffsets, joined_cutoffs, texts_before
 
-BLOCK = 500  # questions whose rows are written together
+BLOCK_OF_QUESTIONS = 500  # questions whose rows are written together
 BLOCK_OF_ANSWERS = 50  # the same where models or functions answer or grade, in answers
 _TASK = 50  # questions that another process is given at once
 _ANSWERS = 10  # the same of answers by a function or object
@@ -228,7 +228,7 @@ def _block_size(cells: Sequence[Cell]) -> int:
     """Return how many questions are asked before their rows are written."""
     answers = {replace(cell, judge=NONE) for cell in cells if cell.generator != NONE}
     if not answers:
-        return BLOCK
+        return BLOCK_OF_QUESTIONS
     return max(1, BLOCK_OF_ANSWERS // len(answers))
 
 

@@ -295,7 +295,7 @@ def test_failures_are_rows_with_their_reason(tmp_path):
 
 
 def test_blocks_are_mapped_by_the_executor_and_written_one_after_the_other(tmp_path, monkeypatch):
-    monkeypatch.setattr("ragbench.experiment.run.BLOCK", 60)
+    monkeypatch.setattr("ragbench.experiment.run.BLOCK_OF_QUESTIONS", 60)
     sizes = []
     written = []
 
