@@ -53,7 +53,7 @@ EVIDENCE = (NEITHER, FIRST, SECOND, BOTH)
 DISTRACTED = tuple(f"{name} and namesakes" for name in EVIDENCE[1:])
 ALL_OF_GOLD = 1000  # more tokens than the gold documents of any question have together
 FOLDER = "recordings"
-WITHOUT_MLQ = tuple(name for name in thesis.RETRIEVER_NAMES if name != "MLQ")
+WITHOUT_MLQ = tuple(name for name in thesis.RETRIEVERS if name != "MLQ")
 # of its numbers in the ledger
 NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"
 
@@ -480,7 +480,14 @@ def _live_thesis_rows(table: str, models: thesis.Models, data: str, limit: int |
 
 
 def _shares(rows: pd.DataFrame, values: np.ndarray, of: np.ndarray | None = None) -> list[Interval]:
-    """Return the means of columns of rows that all have their label, over clusters."""
+    """Return the means of columns of rows that all have their label, over clusters; below five of
+    them there is no interval.
+    """
+    clusters = rows["cluster"].nunique()
+    if clusters < 5:
+        counted = len(rows) if of is None else of.sum()
+        means = values.sum(axis=0) / counted
+        return [Interval(mean, np.nan, np.nan, len(rows), clusters=clusters) for mean in means]
     no_judge = np.zeros_like(values)
     one_stratum = np.zeros(len(rows))
     return ppi_shares(values, no_judge, one_stratum, of=of, cluster=rows["cluster"], weight=0)

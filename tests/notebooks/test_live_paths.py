@@ -290,6 +290,7 @@ def write_question_of_clapnq(folder, answer="In 1841."):
 @pytest.mark.parametrize(
     ("number", "given", "made"),
     [
+        *[("13", {"DATA": "minihop", "LIMIT": n, "RESAMPLES": 20}, "family") for n in (1, 2, 3)],
         ("14", {"DATA": "minihop", "LIMIT": 4, "RESAMPLES": 20}, "fitted_cuts"),
         ("22", {"LIMIT": 1}, "tests"),
         ("30", {"LIMIT": 2, "RESAMPLES": 20}, "won"),

@@ -4,10 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
-from notebook_parts import parts
 from scipy.stats import t
 
-BOOK = parts("13")
+import odds
 
 
 def test_the_odds_of_matched_pairs_are_the_ratio_of_the_pairs_that_differ():
@@ -15,13 +14,13 @@ def test_the_odds_of_matched_pairs_are_the_ratio_of_the_pairs_that_differ():
     # pairs say nothing. 6 / 2 = 3.
     scores = np.array([[1.0, 0.0]] * 12 + [[0.0, 1.0]] * 4 + [[1, 0], [0, 1]])
     rights = np.array([[1, 0]] * 16 + [[1, 1], [0, 0]])
-    text, _, n = BOOK.within_questions(scores, rights, range(18), step=1)
+    text, _, n = odds.within_questions(scores, rights, range(18), step=1)
     # Left out in turn: ln(11 / 4) twelve times and ln(12 / 3) four times; t with 15 degrees.
     without = np.log([11 / 4] * 12 + [12 / 3] * 4)
     half = np.sqrt(15 / 16 * ((without - without.mean()) ** 2).sum()) * t.ppf(0.975, 15)
     low, high = np.exp(np.log(3) - half), np.exp(np.log(3) + half)
     assert (text, n) == (f"3.000 [{low:.3f}, {high:.3f}]", 16)
-    assert BOOK.within_questions(scores[:4], rights[:4], range(4))[2] == 4  # too few to tell
+    assert odds.within_questions(scores[:4], rights[:4], range(4))[2] == 4  # too few to tell
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -38,7 +37,7 @@ def test_the_slope_has_the_greatest_conditional_likelihood(seed):
             total -= np.log(sum(np.exp(slope * sum(row[i] for i in one)) for one in sets))
         return total
 
-    slope = BOOK.slope(x, y)
+    slope = odds.slope(x, y)
     assert likelihood(slope) > max(likelihood(slope - 0.01), likelihood(slope + 0.01))
 
 
@@ -55,8 +54,8 @@ def test_the_permutation_test_counts_orders_of_the_systems_within_clusters():
         ]
         return np.mean(np.abs(sums) >= abs((x * y).sum()) - 1e-9)
 
-    alone = BOOK.permutation_p(x, y, np.array([0, 1]))
-    together = BOOK.permutation_p(x, y, np.array([0, 0]))
+    alone = odds.permutation_p(x, y, np.array([0, 1]))
+    together = odds.permutation_p(x, y, np.array([0, 0]))
     assert alone == pytest.approx(exact(itertools.product(orders, orders)), abs=0.015)
     assert together == pytest.approx(exact(zip(orders, orders, strict=True)), abs=0.015)
     assert abs(together - alone) > 0.05
@@ -64,5 +63,5 @@ def test_the_permutation_test_counts_orders_of_the_systems_within_clusters():
 
 def test_right_answers_that_always_have_the_highest_score_have_no_slope():
     highest = np.array([[1.0, 0.0], [3.0, 2.0]])
-    assert np.isnan(BOOK.slope(highest, np.array([[1, 0], [1, 0]])))
-    assert np.isnan(BOOK.slope(highest, np.array([[0, 1], [0, 1]])))
+    assert np.isnan(odds.slope(highest, np.array([[1, 0], [1, 0]])))
+    assert np.isnan(odds.slope(highest, np.array([[0, 1], [0, 1]])))
