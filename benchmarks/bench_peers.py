@@ -40,7 +40,7 @@ from ragbench.embedding import embed_distinct, make_embedder
 from ragbench.llm.wire import estimate_tokens
 from ragbench.metrics.claims import (
     CHECKS,
-    METRICS,
+    CLAIM_METRICS,
     RAGCHECKER_NAMES,
     claim_metrics_table,
 )
@@ -441,11 +441,11 @@ def report_ragchecker(
     print(f"ragchecker {checker['version']}: eleven metrics")
     line("ragchecker", checker["log"], checker["whole_seconds"], count)
     line("ragbench", log, seconds, count)
-    theirs = pd.DataFrame(checker["values"])[[RAGCHECKER_NAMES[name] for name in METRICS]]
-    print(f"  eleven metrics: largest difference {gap(table[list(METRICS)], theirs)}")
+    theirs = pd.DataFrame(checker["values"])[[RAGCHECKER_NAMES[name] for name in CLAIM_METRICS]]
+    print(f"  eleven metrics: largest difference {gap(table[list(CLAIM_METRICS)], theirs)}")
     sample = words[: len(checker["labelled"])]
     expected = pd.DataFrame(checker["labelled"])[
-        [RAGCHECKER_NAMES[name] for name in METRICS]
+        [RAGCHECKER_NAMES[name] for name in CLAIM_METRICS]
     ].to_numpy()
     each = checker["formula_seconds"] / len(sample)
     print(f"formulas alone, random labels, 20 chunks: ragchecker {each * 1e6:.0f} us a result")
@@ -461,12 +461,12 @@ def report_ragchecker(
             f"{each / own:.1f} x"
         )
         print(f"    largest difference {gap(values[: len(sample)], expected)}")
-    undefined = claim_metrics_table(sample)[list(METRICS)].to_numpy()
+    undefined = claim_metrics_table(sample)[list(CLAIM_METRICS)].to_numpy()
     print(f"  where undefined is NaN, our default: {gap(undefined, expected)}")
 
 
 def in_a_table(results: Sequence[dict[str, Any]]) -> np.ndarray:
-    return claim_metrics_table(results, empty=0.0)[list(METRICS)].to_numpy()
+    return claim_metrics_table(results, empty=0.0)[list(CLAIM_METRICS)].to_numpy()
 
 
 if __name__ == "__main__":

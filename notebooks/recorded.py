@@ -53,7 +53,7 @@ EVIDENCE = (NEITHER, FIRST, SECOND, BOTH)
 DISTRACTED = tuple(f"{name} and namesakes" for name in EVIDENCE[1:])
 ALL_OF_GOLD = 1000  # more tokens than the gold documents of any question have together
 FOLDER = "recordings"
-WITHOUT_MLQ = tuple(name for name in thesis.RETRIEVERS if name != "MLQ")
+WITHOUT_MLQ = tuple(name for name in thesis.RETRIEVER_NAMES if name != "MLQ")
 # of its numbers in the ledger
 NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"
 

@@ -7,7 +7,6 @@ What is no command is a function: `ragbench.audit_rows`, `ragbench.measure_judge
 from __future__ import annotations
 
 import argparse
-import contextlib
 import inspect
 import os
 import re
@@ -28,6 +27,7 @@ from ragbench.notebooks import SERIES, create_project, run_all
 from ragbench.paths import project_root, results_dir
 
 _COMMANDS: dict[str, Callable[..., int | None]] = {}
+_DOCTOR_DEADLINE_S = 120.0  # where no option says otherwise
 # What an argument is, by its name; one of several commands means the same in all.
 _HELP = {
     "answers": "file with a row per answer, see docs/data.md",
@@ -258,36 +258,11 @@ def _validate(
 def _plan(experiment: str = ".") -> None:
     """Say what an experiment file will take, without asking a model."""
     grid = rb.Experiment.from_yaml(experiment)
-    metrics = _metrics(grid)
     planned = grid.plan()
-    if metrics:
-        planned += _label_plan(grid, metrics)
     print(planned, *_evidence_notes(grid), sep="\n")
     if any(step.remaining for step in planned.steps if step.name in ("generation", "grading")):
         for note in _server_notes(grid):
             print(note)
-
-
-def _label_plan(grid: Any, metrics: Sequence[str]) -> Any:
-    """Count what the labels of a run's metrics take."""
-    from ragbench.experiment.plan import planned_rows
-    from ragbench.llm import Plan
-    from ragbench.rows import as_frame
-
-    planned = Plan((), (f"metrics: {', '.join(metrics)}, after the run",))
-    rows = planned_rows(grid)
-    if rows is None:
-        return planned + Plan((), ("labels of the metrics are counted once vectors are there",))
-    with grid.open_cassette(make=False) as cassette:
-        settings = {"checker": grid.checker, "concurrency": grid.concurrency}
-        asked = (as_frame(rows), metrics, grid.labels)
-        of_labels = rb.plan_score(*asked, cassette=cassette, **settings)
-        if of_labels.total.cached:
-            replayed = rb.Cassette(cassette.path, "replay")
-            with contextlib.suppress(rb.errors.ModelError), replayed as tape:
-                rb.score(*asked, cassette=tape, progress=False, **settings)
-                of_labels = of_labels.all_cached()
-    return planned + of_labels
 
 
 def _evidence_notes(grid: Any) -> Iterator[str]:
@@ -334,11 +309,10 @@ def _run(experiment: str = ".") -> int:
     from ragbench.llm.models import TWO_WAYS
 
     grid = rb.Experiment.from_yaml(experiment)
-    metrics = _metrics(grid)
     rows = grid.run()
     scores = None
-    if metrics:  # saved before a word is printed, which `head -1` would end
-        scores = _save_scores(grid, rows, metrics)
+    if grid.metrics:  # saved before a word is printed, which `head -1` would end
+        scores = _save_scores(grid, rows)
     folder = os.path.relpath(grid.home)
     failed = rows[rows["status"] == "failed"]
     print(f"{len(rows)} rows, {len(failed)} failed, in {folder}")
@@ -354,29 +328,6 @@ def _run(experiment: str = ".") -> int:
     return int(len(failed) > 0)
 
 
-def _metrics(grid: Any) -> list[str]:
-    """Return the numbers that a run can have with its labels, and warn of the others.
-
-    ConfigError for those of answers where nobody gives any.
-    """
-    from ragbench.llm.models import TWO_WAYS
-    from ragbench.metrics.table import find_numbers
-    from ragbench.scoring import missing_columns, without_labels
-
-    if not grid.metrics:
-        return []
-    existing = ["grade"] if grid.judge else []
-    numbers, left_out = without_labels(find_numbers(grid.metrics), existing, grid.labels)
-    if left_out:
-        warnings.warn(left_out, stacklevel=3)
-    if not grid.generator:
-        for column, (name, _) in numbers.items():
-            if "answer" in missing_columns(name, ()):
-                got = f"metrics: {column!r} is of answers, and there is no generator"
-                raise ConfigError(got, "a generator", f"{TWO_WAYS}; or take that metric out")
-    return list(numbers)
-
-
 def _print_failures(failed: Any, rows: Any) -> None:
     from ragbench.llm.reply import CUT_SHORT
 
@@ -387,13 +338,13 @@ def _print_failures(failed: Any, rows: Any) -> None:
         print(f"{cut} rows hold an answer that ended at its limit of tokens")
 
 
-def _save_scores(grid: Any, rows: Any, metrics: list[str]) -> str:
+def _save_scores(grid: Any, rows: Any) -> str:
     """Score a run's answers, and return their means in words."""
     from ragbench.report.scores import save_scores, score_means
 
     with grid.open_cassette() as cassette:
         options = {"cassette": cassette, "concurrency": grid.concurrency, **grid.options}
-        scores = rb.score(rows, metrics, grid.labels, checker=grid.checker, **options)
+        scores = rb.score(rows, grid.metrics, grid.labels, checker=grid.checker, **options)
     path = os.path.relpath(save_scores(scores, grid.home))
     averages = score_means(scores)
     clusters = averages.attrs["clusters"]
@@ -476,7 +427,7 @@ def _doctor(*, model: str | None = None, options: Sequence[str] = ()) -> int:
     """List what is installed, which data and models were found, and what to do about the rest."""
     chat = None
     if model:
-        chat = _chat_model(model, options, deadline_s=rb.doctor.DEADLINE_S)
+        chat = _chat_model(model, options, deadline_s=_DOCTOR_DEADLINE_S)
     results = rb.doctor.checks(chat)
     print(_check_lines(results))
     return int(not all(check.ok or check.optional for check in results))

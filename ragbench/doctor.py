@@ -11,7 +11,6 @@ from ragbench import llm
 from ragbench.errors import RagbenchError
 from ragbench.paths import shared_data
 
-DEADLINE_S = 120.0  # of the command, where no option says otherwise
 _PROMPT = (
     "Text: The library opens at nine.\nDoes the text say when the library opens? "
     'Answer with JSON: {"labels": ["yes"]} or {"labels": ["no"]}.'

@@ -26,6 +26,7 @@ from ragbench.errors import DataError
 from ragbench.generation import PROMPTS
 from ragbench.metrics.ir_score import Match
 from ragbench.paths import results_dir
+from ragbench.records import Failure
 
 ROWS = "rows.jsonl"
 MANIFEST = "manifest.json"
@@ -126,12 +127,12 @@ class Row:
             if name in record:
                 setattr(self, prefix + name, record[name])
 
-    def fail(self, step: str, kind: str, message: str) -> None:
+    def fail(self, step: str, failure: Failure) -> None:
         """Mark the row as failed."""
         self.status = "failed"
         self.error_step = step
-        self.error_kind = kind
-        self.error = message
+        self.error_kind = failure.kind
+        self.error = failure.message
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON takes them; NaN is None."""

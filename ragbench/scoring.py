@@ -28,7 +28,7 @@ import pandas as pd
 from ragbench.data.answers import read_answers
 from ragbench.data.ragchecker import CHECKS, RagResult, RetrievedText
 from ragbench.data.tables import is_missing
-from ragbench.errors import ConfigError, DataError, RagbenchError, check_known
+from ragbench.errors import ConfigError, DataError, ModelError, RagbenchError, check_known
 from ragbench.labelling.checkers import ModelChecker
 from ragbench.labelling.claims import claim_count, ragchecker_calls, ragchecker_labels
 from ragbench.labelling.grades import PROMPT, grade
@@ -37,6 +37,7 @@ from ragbench.labelling.people import LabelItem, current, load_labels
 from ragbench.labelling.statements import ModelRagas
 from ragbench.llm import Cassette, Plan, ask, chat_model, plan
 from ragbench.llm.endpoints import Endpoint
+from ragbench.llm.models import TWO_WAYS
 from ragbench.metrics.table import (
     METRICS,
     Metric,
@@ -138,7 +139,7 @@ def score(
         what = f"the rows have labels already, which are used: {existing}"
         warnings.warn(f"{what}; drop that column to have them made", stacklevel=2)
     if _by_model(to_make) and options.get("progress") is not False:
-        print(_plan(table, to_make, source, cassette), file=sys.stderr)
+        print(_plan(table, to_make, source, _existing(cassette)), file=sys.stderr)
     for label in to_make:
         table[label] = _labelled(label, table, source, cassette)
     table = _with_numbers(table, numbers)
@@ -372,12 +373,45 @@ def plan_score(
     *,
     checker: Any = None,
     concurrency: int | None = None,
+    recorded: bool = True,
 ) -> Plan:
-    """Say about what `score` will ask a chat model: calls and hours. Parameters are as there."""
+    """Say about what `score` will ask a chat model: calls and hours. Parameters are as there.
+
+    ``recorded`` : whether replies on the cassette may be of these rows; not of answers that are
+    still to be made.
+    """
     table, numbers, _ = _prepare(rows, metrics, columns, labels)
     to_make = _labels_to_make(numbers, _existing_columns(table))
-    source = _source(labels, checker, cassette, {"concurrency": concurrency})
-    return _plan(table, to_make, source, cassette)
+    source = _source(labels, checker, cassette, {"concurrency": concurrency, "progress": False})
+    tape = _existing(cassette)
+    planned = _plan(table, to_make, source, tape, recorded)
+    if tape is not None and planned.total.cached and _are_recorded(table, to_make, source, tape):
+        return planned.all_cached()
+    return planned
+
+
+def _existing(cassette: Any) -> Cassette | None:
+    """Return a cassette, given it or its file; None without one."""
+    if not isinstance(cassette, str | Path):
+        return cassette
+    return Cassette(cassette) if Path(cassette).is_file() else None
+
+
+def _are_recorded(
+    table: pd.DataFrame, to_make: Sequence[str], source: _LabelSource, cassette: Cassette
+) -> bool:
+    """Say whether all that the labels ask is on the cassette: calls are counted before it is known
+    which texts have how many claims.
+    """
+    if source.checker is not None:  # it has a cassette of its own
+        return False
+    with Cassette(cassette.path, "replay") as tape:
+        try:
+            for label in to_make:
+                table[label] = _labelled(label, table, source, tape)
+        except ModelError:
+            return False
+    return True
 
 
 def metric_table() -> pd.DataFrame:
@@ -426,7 +460,7 @@ def _prepare(
     if "judge_scale" in table and table["judge_scale"].notna().any():
         numbers = _of_scales(numbers, table)
     try:
-        computed, left_out = without_labels(numbers, _existing_columns(table), labels)
+        computed, left_out = _without_labels(numbers, _existing_columns(table), labels)
     except ConfigError:
         # a missing column comes first: a model alone would not help
         _require(table, _metrics_of(numbers))
@@ -508,7 +542,7 @@ def _existing_columns(table: pd.DataFrame) -> set[str]:
     return set(table.columns[has_a_value])
 
 
-def missing_columns(metric: str, existing: Collection[str]) -> dict[str, str]:
+def _missing_columns(metric: str, existing: Collection[str]) -> dict[str, str]:
     """Return the columns that a metric needs beside existing ones, and the label each is for."""
     needed = _needed(metric, existing.__contains__)
     return {column: label for column, label in needed.items() if column not in LABELS}
@@ -517,7 +551,7 @@ def missing_columns(metric: str, existing: Collection[str]) -> dict[str, str]:
 def _require(table: pd.DataFrame, metrics: Sequence[str]) -> None:
     """Say all that is missing, before anything runs."""
     existing = _existing_columns(table)
-    missing = {name: missing_columns(name, existing) for name in METRICS}
+    missing = {name: _missing_columns(name, existing) for name in METRICS}
     users: dict[str, list[str]] = defaultdict(list)  # of a column that is missing
     for name in metrics:
         for column, label in missing[name].items():
@@ -639,7 +673,26 @@ def _why(row: Mapping[str, Any], name: str) -> str:
 # Who labels
 
 
-def without_labels(numbers: Numbers, existing: Collection[str], labels: Any) -> tuple[Numbers, str]:
+def check_metrics(metrics: Sequence[str], labels: Any, are_answered: bool, are_graded: bool) -> str:
+    """Return in words which metrics of a run will be left out, and what they need.
+
+    Raises ConfigError where that leaves none, and for metrics of answers where nobody gives any.
+    """
+    existing = ["grade"] if are_graded else []
+    numbers, left_out = _without_labels(find_numbers(metrics), existing, labels)
+    for column, (name, _) in numbers.items():
+        if not are_answered and "answer" in _missing_columns(name, ()):
+            raise ConfigError(
+                f"metrics: {column!r} is of answers, and there is no generator",
+                "a generator",
+                f"{TWO_WAYS}; or take that metric out",
+            )
+    return left_out
+
+
+def _without_labels(
+    numbers: Numbers, existing: Collection[str], labels: Any
+) -> tuple[Numbers, str]:
     """Return the numbers that can be computed beside existing columns, and in words what the others
     need.
 
@@ -705,13 +758,9 @@ def _plan(
     table: pd.DataFrame,
     to_make: Sequence[str],
     source: _LabelSource,
-    cassette: Any,
+    cassette: Cassette | None,
+    recorded: bool = True,
 ) -> Plan:
-    if isinstance(cassette, str | Path):
-        path = Path(cassette)
-        cassette = None
-        if path.is_file():
-            cassette = Cassette(path)
     calls: Counter[str] = Counter()
     for label in to_make:
         if count := LABELS[label].calls:
@@ -728,7 +777,8 @@ def _plan(
     planned = Plan((), notes)
     if calls:
         at_once = source.options.get("concurrency")
-        planned += plan(calls, source.model, cassette, concurrency=at_once)
+        known = None if recorded else 0
+        planned += plan(calls, source.model, cassette, recorded=known, concurrency=at_once)
     if checks and isinstance(source.checker, ModelChecker):
         planned += plan({"claim check": checks}, source.checker.model, cassette)
     return planned

@@ -46,7 +46,10 @@ MACHINE = (
     "one NVIDIA H200, prompts in batches; the 4-bit weights as bfloat16; llama.cpp may "
     "differ in a letter"
 )
-RUNS = {"systems": (thesis.RETRIEVERS, (0, 1000)), "budgets": (("BM25",), (0, *thesis.CUTOFFS))}
+RUNS = {
+    "systems": (thesis.RETRIEVER_NAMES, (0, 1000)),
+    "budgets": (("BM25",), (0, *thesis.CUTOFFS)),
+}
 COLUMNS = [
     "question_id",
     "retriever",

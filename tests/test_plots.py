@@ -188,7 +188,7 @@ NAMES = [
     f"llama3.{i}:8b-instruct-q4_K_M, LongContextReorder, k = 10, N = {300 + i}" for i in range(13)
 ]
 LONG_METRICS = [
-    *claims.METRICS,
+    *claims.CLAIM_METRICS,
     "reference_recall",
     "effective_information_rate",
     "rouge_l",

@@ -29,7 +29,7 @@ from ragbench.data.files import (
 )
 from ragbench.errors import DataError
 
-LABELS = ("Entailment", "Neutral", "Contradiction")
+CLAIM_LABELS = ("Entailment", "Neutral", "Contradiction")
 Claim = str | tuple[str, str, str]
 
 # Our name of a check -> RAGChecker's, after the text that is asked and the text whose claims are
@@ -84,7 +84,7 @@ def _or_nan(value: Any) -> Any:
 
 
 _Claims = tuple[Claim, ...]
-_Labels = tuple[Literal[LABELS] | None, ...]  # type: ignore[valid-type]
+_Labels = tuple[Literal[CLAIM_LABELS] | None, ...]  # type: ignore[valid-type]
 _Numbers = dict[str, Annotated[float, BeforeValidator(_or_nan)]]
 
 

@@ -29,7 +29,7 @@ from ragbench.paths import packaged_data
 from ragbench.records import Chunk, Document, Question
 
 # Row of Table 3.3 -> its name in the files.
-SYSTEMS: Mapping[str, str] = {
+_NAME_IN_FILES: Mapping[str, str] = {
     "LLM only": "llm_only",
     "BM25": "bm25",
     "SIM": "sim",
@@ -64,7 +64,7 @@ def load_thesis_grades(folder: str | Path | None = None) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame, a row per question in the file's order, a column per row of Table 3.3 (`SYSTEMS`).
+    DataFrame, a row per question in the file's order, a column per row of Table 3.3.
     NotHereError without the file.
     """
     path = _find(folder, "LLM_scores.json")
@@ -77,7 +77,7 @@ def load_thesis_grades(folder: str | Path | None = None) -> pd.DataFrame:
 
 def _grades(row: Mapping[str, Any], where: str) -> dict[str, int]:
     """Return a row's grades by system; each is there and 1 to 5."""
-    return {system: as_record(_Grade, row[name], where) for system, name in SYSTEMS.items()}
+    return {system: as_record(_Grade, row[name], where) for system, name in _NAME_IN_FILES.items()}
 
 
 def load_thesis_scores(retriever: str, folder: str | Path | None = None) -> pd.DataFrame:
@@ -95,7 +95,7 @@ def load_thesis_scores(retriever: str, folder: str | Path | None = None) -> pd.D
     these, which Figures 3.1 and 3.2 use. Scores are `Decimal`, as written: their means round half
     to even, as the thesis's do (`mean_thesis_scores`). NotHereError without the file.
     """
-    path = _find(folder, f"scores_{SYSTEMS[retriever]}.json")
+    path = _find(folder, f"scores_{_NAME_IN_FILES[retriever]}.json")
     scores = []
     for levels in _items(path, "all_scores.item"):
         means = [Decimal(level[0]) for level in levels[: len(LEVELS)]]

@@ -1,70 +1,28 @@
-"""An experiment: the axes of a grid, from Python or from an ``experiment.yaml``, its cells, and its
-run.
-"""
+"""An experiment: a grid, from Python or an ``experiment.yaml``, that can be planned and run."""
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
-import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from itertools import product
-from numbers import Integral
+from importlib.machinery import SourceFileLoader
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from types import ModuleType
+from typing import Any, ClassVar, Self
 
 import pandas as pd
 import yaml
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PositiveInt,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
 
 from ragbench.data.files import read_text
-from ragbench.errors import ConfigError, RagbenchError, check_known, unknown
-from ragbench.experiment.axes import (
-    AXES,
-    MODELS,
-    NONE,
-    QUERY_ONLY,
-    check_label,
-    is_model,
-    parse_value,
-)
+from ragbench.errors import ConfigError, RagbenchError
+from ragbench.experiment.grid import Grid
 from ragbench.experiment.plan import plan_experiment
-from ragbench.experiment.run import OPTIONS, Cell, run_experiment
-from ragbench.generation import PROMPTS
-from ragbench.labelling.grades import PROMPT as GRADING
-from ragbench.llm import Cassette, Plan
-from ragbench.llm.cassette import MODE_VARIABLE
-from ragbench.metrics.ir_score import MATCHES
-from ragbench.metrics.table import find_numbers
-from ragbench.paths import results_dir
-from ragbench.prompts import fill_prompt, load_prompt, prompt_scale
-from ragbench.records import GRADES
-from ragbench.rows import folder_name
-
-# the prompt of an axis, where none is named, and the fields of one
-_PROMPTS = {
-    "generator": (PROMPTS["with_documents"], ("query", "documents")),
-    "judge": (GRADING, ("question", "reference", "facts", "count", "answers")),
-}
-# beside the runs, see `ragbench.paths`
-_FOLDERS = ("figures", "labels", "notebooks", "recordings", "tables")
-_MAX_ALIASES = 20  # of a file: a few lines with many stand for a table without end
+from ragbench.experiment.run import run_experiment
+from ragbench.llm import Plan
 
 
-class Experiment(BaseModel):
+class Experiment(Grid):
     """A grid of data x chunker x retriever x k x N x generator x judge; one row per question and
     cell.
 
@@ -116,48 +74,6 @@ class Experiment(BaseModel):
     ... ).run()  # doctest: +SKIP
     """
 
-    model_config = ConfigDict(
-        strict=True, arbitrary_types_allowed=True, extra="forbid", frozen=True
-    )
-
-    # In the order in which they are read: what an axis needs stands before it.
-    paths_from: Path = Path()
-    name: str
-    embedder: Any = None
-    scorer: Any = None
-    decompose: Any = None
-    checker: Any = None
-    labels: Any = None
-    data: dict[str, Any]
-    chunker: dict[str, Any]
-    retriever: dict[str, Any]
-    generator: dict[str, Any] = Field(default_factory=dict)
-    judge: dict[str, Any] = Field(default_factory=dict)
-    k: Any = Field(10, validate_default=True)
-    N: Any = tuple(range(100, 1001, 100))
-    prompts: dict[str, Any] = Field(default_factory=dict)
-    keep: Callable[[Cell], bool] | None = None
-    per_prompt: Literal["one", "ten", "systems"] | PositiveInt = "one"
-    order: int | None = 0
-    tokenizer: Any = None
-    begin_token: bool = False
-    match: str = "substring"
-    cassette: Cassette | Path | None = None
-    concurrency: PositiveInt | None = None  # what the server does by default
-    options: dict[str, bool | int | float | Literal["raise", "reply"] | None] = Field(
-        default_factory=dict
-    )
-    folder: Path | None = None
-    metrics: Sequence[str] = ()
-
-    def __init__(self, name: Any = None, **settings: Any) -> None:
-        if name is not None:
-            settings["name"] = name
-        try:
-            super().__init__(**settings)
-        except ValidationError as error:
-            raise _in_words(error) from None
-
     @classmethod
     def from_yaml(cls, path: str | PathLike[str]) -> Self:
         """Build an experiment from a file (docs/experiment.md); ConfigError names file and key of
@@ -178,156 +94,6 @@ class Experiment(BaseModel):
                 error.expected,
                 error.do,
             ) from None
-
-    # -- what is checked, key by key
-
-    @field_validator("name")
-    @classmethod
-    def _check_name(cls, name: str) -> str:
-        if name in _FOLDERS or Path(name).name != name or name.startswith("."):
-            raise ConfigError(
-                f"the name {name!r}",
-                "a text that can name a folder; some ragbench keeps for its own files",
-                "choose another name",
-            )
-        return check_label("the experiment", name)
-
-    @field_validator(*AXES, *MODELS, "labels", mode="before")
-    @classmethod
-    def _parse(cls, value: Any, info: ValidationInfo) -> Any:
-        return parse_value(info.field_name, value, info.data)
-
-    @field_validator("k", mode="before")
-    @classmethod
-    def _check_k(cls, value: Any, info: ValidationInfo) -> dict[str, tuple[int, ...]]:
-        retrievers = info.data.get("retriever", ())
-        if not isinstance(value, Mapping):
-            value = dict.fromkeys(retrievers, value)
-        check_known("retriever in k", value, retrievers)
-        numbers = {}
-        for name in retrievers:
-            numbers[name] = _whole("k", value.get(name, 10), 1)
-        return numbers
-
-    @field_validator("N", mode="before")
-    @classmethod
-    def _check_n(cls, value: Any) -> tuple[int, ...]:
-        return _whole("N", value, 0)
-
-    @field_validator("prompts")
-    @classmethod
-    def _check_prompts(cls, prompts: dict[str, Any], info: ValidationInfo) -> dict[Any, Any]:
-        """Return the prompts by axis and label; of a label on both axes the fields decide."""
-        generators = _models_of(info.data["generator"])
-        judges = _models_of(info.data["judge"])
-        check_known("chat model in prompts", prompts, dict.fromkeys([*generators, *judges]))
-        folder = info.data["paths_from"]
-        usable = {}
-        for name, prompt in prompts.items():
-            if Path(prompt).suffix:
-                prompt = str(folder / Path(prompt).expanduser())
-            text = load_prompt(prompt)
-            axis = "generator"
-            if name not in generators or (name in judges and "{answers}" in text):
-                axis = "judge"
-            _, fields = _PROMPTS[axis]
-            fill_prompt(text, **dict.fromkeys(fields, ""))
-            usable[axis, name] = prompt
-        return usable
-
-    @field_validator("folder", "tokenizer", "cassette", mode="before")
-    @classmethod
-    def _find(cls, value: Any, info: ValidationInfo) -> Any:
-        if isinstance(value, str | PathLike):
-            return info.data["paths_from"] / Path(value).expanduser()
-        return value
-
-    @field_validator("metrics", mode="before")
-    @classmethod
-    def _check_metrics(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        if self.judge and not self.generator:
-            raise ConfigError(
-                "a judge without a generator",
-                "answers to be graded",
-                "add a generator, or drop judge",
-            )
-        if not any(self.cells(data) for data in self.data):
-            raise ConfigError(
-                "an experiment without cells",
-                "at least one cell: N above 0 or a generator, and a keep that keeps some",
-                "change N or keep",
-            )
-        check_known("match", [self.match], MATCHES)
-        if self.metrics:
-            find_numbers(self.metrics)
-        check_known("option of model calls", self.options, OPTIONS)
-        return self
-
-    def __repr__(self) -> str:
-        axes = ("data", "chunker", "retriever", "N", "generator", "judge")
-        sizes = [f"{len(getattr(self, axis))} {axis}" for axis in axes if getattr(self, axis)]
-        return f"Experiment({self.name!r}: {' x '.join(sizes)})"
-
-    __str__ = __repr__
-
-    # -- the grid
-
-    def cells(self, data: str) -> list[Cell]:
-        """List the cells of one data set in the order of the grid; without a generator there is
-        none at N = 0.
-        """
-        searches = []
-        if 0 in self.N and self.generator:
-            searches.append((NONE, QUERY_ONLY, 0, 0))
-        budgets = [n for n in self.N if n > 0]
-        for chunker, retriever in product(self.chunker, self.retriever):
-            for k, n in product(self.k[retriever], budgets):
-                searches.append((chunker, retriever, k, n))
-        generators = self.generator or (NONE,)
-        judges = self.judge or (NONE,)
-        cells = []
-        for search, generator, judge in product(searches, generators, judges):
-            cell = Cell(data, *search, generator, judge)
-            if self.keep is None or self.keep(cell):
-                cells.append(cell)
-        return cells
-
-    def prompt(self, axis: str, label: str) -> str:
-        """Return the prompt of a chat model: of a generator that with documents."""
-        return self.prompts.get((axis, label), _PROMPTS[axis][0])
-
-    def scale(self, judge: str) -> dict[int, str]:
-        """Return the grades that a judge can give, and what they mean."""
-        return prompt_scale(self.prompt("judge", judge)) or dict(GRADES)
-
-    @property
-    def home(self) -> Path:
-        """Where rows, manifest and cassette lie."""
-        if self.folder is None:
-            return results_dir(folder_name(self.name))
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return self.folder
-
-    def open_cassette(
-        self, *, make: bool = True
-    ) -> contextlib.AbstractContextManager[Cassette | None]:
-        """Open the run's cassette; None where nobody answers, or where it is not there and not to
-        be made.
-        """
-        if not self.generator and not is_model(self.labels):
-            return contextlib.nullcontext()
-        if isinstance(self.cassette, Cassette):
-            return contextlib.nullcontext(self.cassette)
-        if not any(map(is_model, [*self.generator.values(), *self.judge.values(), self.labels])):
-            make = make and os.environ.get(MODE_VARIABLE) != "replay"
-        path = self.cassette or self.home / "cassette.sqlite"
-        if make or path.exists():
-            return Cassette(path)
-        return contextlib.nullcontext()
 
     def plan(self) -> Plan:
         """Count what a run will embed, search, ask and grade, see `plan_experiment`."""
@@ -353,46 +119,6 @@ class Experiment(BaseModel):
         model, too many prompts failed by the servers, two processes on one run, a full disk.
         """
         return run_experiment(self, executor, progress)
-
-
-def _in_words(error: ValidationError) -> ConfigError:
-    """Say the first thing that does not fit."""
-    first, *_ = details = error.errors()
-    name = str(first["loc"][0])
-    if first["type"] == "extra_forbidden":
-        return unknown("key", name, Experiment.model_fields)
-    if first["type"] == "missing":
-        return ConfigError(
-            f"there is no key {name!r}",
-            "name, data, chunker, retriever",
-            "see docs/experiment.md",
-        )
-    ways = dict.fromkeys(detail["msg"] for detail in details if detail["loc"][0] == name)
-    do = f"correct {name}"
-    if first["type"] == "string_type":
-        do = "write it in quotes"
-    return ConfigError(f"{name} is {first['input']!r}", " or ".join(ways), do)
-
-
-def _models_of(axis: Mapping[str, Any]) -> list[str]:
-    return [label for label, value in axis.items() if is_model(value)]
-
-
-def _whole(axis: str, value: Any, least: int) -> tuple[int, ...]:
-    """Return the values of a numeric axis: an int, or several."""
-    numbers = [value]
-    if isinstance(value, Iterable) and not isinstance(value, str):
-        numbers = list(value)
-    for number in numbers or [value]:
-        is_whole = isinstance(number, Integral) and not isinstance(number, bool)
-        if not is_whole or number < least:
-            raise ConfigError(
-                f"{axis} has {number!r}",
-                f"whole numbers of at least {least}",
-                f"write for instance {axis}: 10, or a list: {axis}: [10, 100]",
-            )
-    distinct = dict.fromkeys(map(int, numbers))
-    return tuple(distinct)
 
 
 # -- an experiment.yaml: its keys as written, and the line that a message is about
@@ -433,7 +159,6 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     """Read the keys of an experiment file; ConfigError or DataError names file and line."""
     text = read_text(path)
     try:
-        _check_aliases(text)
         settings = yaml.load(text, _Loader)  # a SafeLoader
     except (yaml.YAMLError, ValueError, TypeError) as error:
         place = str(path)
@@ -453,15 +178,6 @@ def _read_yaml(path: Path) -> dict[str, Any]:
             "see docs/experiment.md",
         )
     return settings
-
-
-def _check_aliases(text: str) -> None:
-    aliases = [event for event in yaml.parse(text) if isinstance(event, yaml.AliasEvent)]
-    if len(aliases) > _MAX_ALIASES:
-        mark = aliases[_MAX_ALIASES].start_mark
-        raise yaml.MarkedYAMLError(
-            problem=f"more than {_MAX_ALIASES} aliases (*name)", problem_mark=mark
-        )
 
 
 def _line_of(message: str, path: Path) -> str:
@@ -486,6 +202,7 @@ def import_code(folder: Path, code: Any) -> None:
             "write for instance code: mine.py",
         )
     name = f"ragbench_code_{file.stem}"  # takes the place of no module
-    spec = importlib.util.spec_from_file_location(name, file)
-    sys.modules[name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = ModuleType(name)
+    module.__file__ = str(file)
+    sys.modules[name] = module
+    SourceFileLoader(name, str(file)).exec_module(module)

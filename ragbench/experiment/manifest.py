@@ -25,6 +25,8 @@ import numpy as np
 from ragbench import __version__
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment.axes import AXES
+from ragbench.experiment.build import Built, People
+from ragbench.experiment.grid import Grid
 from ragbench.generation import PROMPTS
 from ragbench.llm.failures import redact, sounds_secret
 from ragbench.metrics.ir_score import MATCHES
@@ -45,14 +47,13 @@ CHECKOUT = Path(__file__).parents[2]  # where this package is not installed
 _SAMPLE, _MAX_CHARS = 500, 1000  # documents whose language is looked at, and characters of each
 
 
-def _describe_run(run: Any) -> dict[str, Any]:
+def _describe_run(experiment: Grid, built: Built, people: People) -> dict[str, Any]:
     """Return what the manifest says of a run: what could change its rows."""
-    experiment = run.experiment
     seeds = {"order": experiment.order}
     prompts = []
     grading = {}  # of each judge: its prompt and its scale
-    for (axis, name), facts in run.models.items():
-        seeds[f"{axis}/{name}"] = facts.row()["seed"]
+    for (axis, name), person in people.items():
+        seeds[f"{axis}/{name}"] = person.facts.row()["seed"]
         prompt = experiment.prompt(axis, name)
         prompts.append(prompt)
         if axis == "generator":
@@ -62,7 +63,7 @@ def _describe_run(run: Any) -> dict[str, Any]:
     return {
         "format": "ragbench-run-1",
         "name": experiment.name,
-        "axes": _axes(run),
+        "axes": _axes(experiment, built),
         "grid": {axis: list(getattr(experiment, axis)) for axis in AXES},
         "chunkers": _by_label(experiment.chunker),
         "parameters": _parameters(experiment),
@@ -73,28 +74,23 @@ def _describe_run(run: Any) -> dict[str, Any]:
     }
 
 
-def _axes(run: Any) -> dict[str, dict[str, Any]]:
+def _axes(experiment: Grid, built: Built) -> dict[str, dict[str, Any]]:
     """Describe what was built for each value of an axis, by data, chunker and retriever."""
-    chunks = {"/".join(place): _chunk_facts(chunks) for place, chunks in run.chunks.items()}
-    retrievers = {"/".join(place): engine for place, engine in run.retrievers.items()}
-    data = {name: _data_facts(loaded) for name, loaded in run.data.items()}
-    axes = {
-        "data": data,
-        "chunker": chunks,
+    retrievers = {"/".join(place): engine for place, engine in built.retrievers.items()}
+    return {
+        "data": {name: _data_facts(loaded) for name, loaded in built.data.items()},
+        "chunker": {"/".join(at): _chunk_facts(chunks) for at, chunks in built.chunks.items()},
         "retriever": _by_label(retrievers),
-        "generator": _by_label(run.experiment.generator),
-        "judge": _by_label(run.experiment.judge),
+        "generator": _by_label(experiment.generator),
+        "judge": _by_label(experiment.judge),
     }
-    for (axis, name), facts in run.models.items():
-        axes[axis][name] = facts.to_dict()
-    return axes
 
 
 def _by_label(things: Mapping[str, Any]) -> dict[str, Any]:
     return {label: _describe(thing) for label, thing in things.items()}
 
 
-def _parameters(experiment: Any) -> dict[str, Any]:
+def _parameters(experiment: Grid) -> dict[str, Any]:
     names = ("k", "N", "per_prompt", "order", "begin_token", "match", "concurrency")
     tokenizer = experiment.tokenizer
     if tokenizer is not None:  # a file or a function
@@ -159,9 +155,12 @@ class RunFiles:
     manifest take their place together when it closes, unless it was stopped with fewer rows.
     """
 
-    def __init__(self, run: Any) -> None:
-        self.folder = run.experiment.home
-        self.rows = run.count()
+    def __init__(self, experiment: Grid, built: Built, people: People) -> None:
+        self.folder = experiment.home
+        self.people = people
+        self.rows = 0
+        for name, data in built.data.items():
+            self.rows += len(data.questions) * len(experiment.cells(name))
         self.entry: dict[str, Any] = {
             "began": _now(),
             "ended": None,
@@ -169,10 +168,15 @@ class RunFiles:
             "rows_made": 0,
             "failed": Counter(),  # rows by the kind of their error
         }
-        self.manifest = _describe_run(run)
+        self.manifest = _describe_run(experiment, built, people)
+        self._describe_people()
         self.path = self.folder / ROWS
         self.earlier = 0  # rows of the run before
         self._sha256 = hashlib.sha256()
+
+    def _describe_people(self) -> None:
+        for (axis, name), person in self.people.items():
+            self.manifest["axes"][axis][name] = person.to_dict()
 
     def begin(self) -> None:
         """Make ready to write; ConfigError where the folder is that of another experiment."""
@@ -207,6 +211,7 @@ class RunFiles:
     def close(self) -> None:
         """Let rows and manifest take the place of the earlier ones together, or neither."""
         rows_made = self.entry["rows_made"]
+        self._describe_people()
         self.entry["ended"] = _now()
         self.manifest["rows_sha256"] = self._sha256.hexdigest()
         try:

@@ -12,91 +12,75 @@ from typing import Any
 
 from ragbench.embedding import CachedEmbeddings
 from ragbench.experiment.axes import NONE, is_model
+from ragbench.experiment.build import Built, build, meet
+from ragbench.experiment.grid import Grid
 from ragbench.experiment.run import Run
 from ragbench.labelling.grades import group_answers
 from ragbench.llm import Cassette, Plan, PlannedStep, plan
 from ragbench.onnx_models import cores
 from ragbench.records import GRADES, Answer
 from ragbench.retrieval.base import inner_searches
-from ragbench.rows import Row
+from ragbench.rows import Row, as_frame
+from ragbench.scoring import check_metrics, plan_score
+
+_UNKNOWN = "what of it is recorded is known once vectors and decompositions are there"
 
 
-def plan_experiment(experiment: Any) -> Plan:
-    """Count what an `Experiment` will embed, search, ask and grade.
+def plan_experiment(experiment: Grid) -> Plan:
+    """Count what an `Experiment` will embed, search, ask and grade, and what the labels of its
+    metrics take.
 
     The steps are "embed" (texts without a vector on disk), "retrieve", "decompose" (calls of
-    retrievers), "generation" and "grading". ``cached``: replies on the cassette, under the keys
-    that the run will look up; where those cannot be known without a model, replies with the model's
-    options, whatever their prompts.
+    retrievers), "generation", "grading", and those of labels. ``cached``: replies on the cassette,
+    under the keys that the run will look up; NaN where these cannot be known yet.
     """
     with CachedEmbeddings.only_from_disk(), experiment.open_cassette(make=False) as cassette:
-        options = experiment.options | {"progress": False, "on_miss": "reply"}
-        run = Run(experiment, cassette, options)
-        run.build()
-        planned = _embeddings(run)
-        for data, of_data in run.data.items():
+        built = build(experiment)
+        planned = _embeddings(built)
+        for data, of_data in built.data.items():
             searches = {cell.search for cell in experiment.cells(data) if cell.N}
-            planned += _step("retrieve", len(searches) * len(of_data.questions))
-        planned += _retrievers(run)
+            planned += _step("retrieve", len(searches) * len(of_data.questions), cached=0)
+        planned += _decompositions(built)
         is_known = all(step.name == "retrieve" or not step.calls for step in planned)
-        recorded = None
+        rows = None
         if is_known:
-            recorded = _recorded_rows(run)
-        planned += _asked(run, cassette, recorded)
+            rows = _recorded_rows(experiment, built, cassette)
+        planned += _people(experiment, built, cassette, rows)
+        if experiment.metrics:
+            planned += _labels(experiment, cassette, rows)
     return planned
 
 
-def _asked(run: Run, cassette: Cassette | None, recorded: Sequence[Row] | None) -> Plan:
-    """Count what generators and judges are asked."""
-    planned = Plan()
-    for axis, step in (("generator", "generation"), ("judge", "grading")):
-        for label, person in getattr(run.experiment, axis).items():
-            calls = _calls(run, axis, label)
-            recorded_calls = None
-            if recorded is not None:
-                recorded_calls = _recorded_calls(recorded, axis, label)
-            if is_model(person):
-                planned += plan(
-                    {step: calls},
-                    person,
-                    cassette,
-                    recorded=recorded_calls,
-                    concurrency=run.experiment.concurrency,
-                )
-            else:
-                planned += _step(step, calls, cached=recorded_calls or 0)
-    return planned
-
-
-def _step(name: str, calls: int, seconds: float = 0.0, cached: int = 0) -> Plan:
+def _step(name: str, calls: int, cached: float, seconds: float = 0.0) -> Plan:
     return Plan((PlannedStep(name, calls, cached, calls - cached, seconds),))
 
 
-def _embeddings(run: Run) -> Plan:
+# -- vectors and retrievers
+
+
+def _embeddings(built: Built) -> Plan:
     """Count the texts that have no vector on disk, each once for each file of vectors."""
     planned = Plan()
-    for data, chunker in run.not_cut:
+    for (data, chunker), error in built.not_cut.items():
         note = f"{chunker} on {data} embeds to cut: its chunks are not counted yet"
+        texts = set(error.texts)
         planned += Plan((), (note,))
-    for embedder, texts in _texts_to_embed(run):
-        planned += _step("embed", len(texts), _seconds(embedder, [*texts]))
-    return planned
-
-
-def _texts_to_embed(run: Run) -> list[tuple[Any, set[str]]]:
-    to_embed = [(error.embedder, set(error.texts)) for error in run.not_cut.values()]
-    by_place: dict[Any, tuple[Any, set[str]]] = {}  # of the file of vectors
-    for (data, *_), engine in run.retrievers.items():
-        queries = [question.text for question in run.data[data].questions]
+        planned += _step("embed", len(texts), 0, _seconds(error.embedder, [*texts]))
+    missing: dict[Any, set[str]] = {}  # by the file of vectors
+    embedders = {}
+    for (data, *_), engine in built.retrievers.items():
+        queries = [question.text for question in built.data[data].questions]
         for part, of_queries in inner_searches(engine, queries):
             if not hasattr(part, "nearest"):  # it embeds nothing
                 continue
-            embedder = part.embedder
-            place = getattr(embedder, "path", id(embedder))
-            _, texts = by_place.setdefault(place, (embedder, set()))
-            missing = _not_on_disk(embedder, part.texts, of_queries)
-            texts.update(missing)
-    return [*to_embed, *by_place.values()]
+            place = getattr(part.embedder, "path", id(part.embedder))
+            embedders[place] = part.embedder
+            missing.setdefault(place, set()).update(
+                _not_on_disk(part.embedder, part.texts, of_queries)
+            )
+    for place, texts in missing.items():
+        planned += _step("embed", len(texts), 0, _seconds(embedders[place], [*texts]))
+    return planned
 
 
 def _seconds(embedder: Any, texts: Sequence[str]) -> float:
@@ -115,34 +99,55 @@ def _not_on_disk(embedder: Any, texts: Sequence[str], queries: Sequence[str]) ->
     return embedder.not_on_disk(texts) + embedder.not_on_disk(queries, queries=True)
 
 
-def _retrievers(run: Run) -> Plan:
+def _decompositions(built: Built) -> Plan:
     """Count what retrievers ask of models."""
     planned = Plan()
-    for (data, *_), engine in run.retrievers.items():
+    for (data, *_), engine in built.retrievers.items():
         for part, _ in inner_searches(engine, ()):
             decompose = getattr(part, "decompose", None)
-            if not hasattr(decompose, "model"):
+            if decompose is None or not hasattr(decompose, "model"):
                 continue
             tape = decompose.cassette
             if tape is not None and not isinstance(tape, Cassette):
-                tape = _existing(Path(tape))
-            calls = len(run.data[data].questions)
+                tape = Cassette(tape) if Path(tape).exists() else None
+            calls = len(built.data[data].questions)
             planned += plan({"decompose": calls}, decompose.model, tape)
     return planned
 
 
-def _existing(path: Path) -> Cassette | None:
-    if path.exists():
-        return Cassette(path)
-    return None
+# -- answers and grades
 
 
-def _calls(run: Run, axis: str, label: str) -> int:
+def _people(
+    experiment: Grid, built: Built, cassette: Cassette | None, rows: Sequence[Row] | None
+) -> Plan:
+    """Count what generators and judges are asked."""
+    planned = Plan()
+    for axis, step in (("generator", "generation"), ("judge", "grading")):
+        for label, person in getattr(experiment, axis).items():
+            calls = _calls(experiment, built, axis, label)
+            recorded = 0.0
+            if rows is not None:
+                recorded = _recorded_calls(rows, axis, label)
+            elif cassette is not None and len(cassette):
+                recorded = math.nan
+            if is_model(person):
+                at_once = experiment.concurrency
+                planned += plan(
+                    {step: calls}, person, cassette, recorded=recorded, concurrency=at_once
+                )
+            else:
+                planned += _step(step, calls, recorded)
+            if math.isnan(recorded):
+                planned += Plan((), (f"{step}: {_UNKNOWN}",))
+    return planned
+
+
+def _calls(experiment: Grid, built: Built, axis: str, label: str) -> int:
     """Count the prompts of a generator or judge; an object grades each answer alone."""
-    experiment = run.experiment
     by_model = axis == "judge" and is_model(experiment.judge[label])
     count = 0
-    for data, of_data in run.data.items():
+    for data, of_data in built.data.items():
         all_cells = experiment.cells(data)
         cells = [cell for cell in all_cells if getattr(cell, axis) == label]
         contexts = {(*cell.search, cell.N, cell.generator) for cell in cells}
@@ -157,65 +162,72 @@ def _calls(run: Run, axis: str, label: str) -> int:
     return count
 
 
-def planned_rows(experiment: Any) -> list[Row] | None:
-    """Return the rows of a run as far as they are known before it, for the plan of its metrics.
-
-    An answer that is not recorded is a sentence that stands for it. None where vectors are missing,
-    without which nothing can be searched.
-    """
-    with CachedEmbeddings.only_from_disk(), experiment.open_cassette(make=False) as cassette:
-        options = experiment.options | {"progress": False, "on_miss": "reply"}
-        run = Run(experiment, cassette, options)
-        run.build()
-        if run.not_cut or _texts_are_missing(run):
-            return None
-        rows = _rows_without_asking(run)
-    for row in rows:
-        if row.answer is None:
-            row.status = "ok"
-            row.answer = f"{row.generator} has not answered yet what {row.place} stands for here."
-        if row.judge != NONE and row.grade is None:
-            row.grade = max(row.judge_scale or GRADES)
-    return rows
-
-
-def _texts_are_missing(run: Run) -> bool:
-    return any(texts for _, texts in _texts_to_embed(run))
-
-
-def _recorded_rows(run: Run) -> list[Row] | None:
-    """Return the rows whose answers are recorded under the run's own keys.
-
-    None where an object of the user's grades, which is not recorded.
-    """
-    if run.cassette is None:
+def _recorded_rows(experiment: Grid, built: Built, cassette: Cassette | None) -> list[Row]:
+    """Make the rows as the run makes them, from the cassette alone."""
+    if not experiment.metrics and (cassette is None or not experiment.generator):
         return []
-    if not all(map(is_model, run.experiment.judge.values())):
-        return None
-    return [row for row in _rows_without_asking(run) if row.cached]
-
-
-def _rows_without_asking(run: Run) -> list[Row]:
-    """Make rows as the run makes them, from the cassette alone."""
+    options = {**experiment.options, "progress": False, "on_miss": "reply"}
     with contextlib.ExitStack() as stack:
-        tape = run.cassette
-        if tape is None:
+        if cassette is None:
             empty = stack.enter_context(tempfile.TemporaryDirectory())
-            tape = Cassette(Path(empty) / "empty.sqlite")
-        if tape.mode == "record":
-            tape = stack.enter_context(Cassette(tape.path, "replay"))
-        run.cassette = tape
-        run.only_recorded = True
-        run.meet_models()
-        run.pool = stack.enter_context(ThreadPoolExecutor(cores()))
+            cassette = Cassette(Path(empty) / "empty.sqlite")
+        if cassette.mode == "record":
+            cassette = stack.enter_context(Cassette(cassette.path, "replay"))
+        people = meet(experiment, cassette)
+        pool = stack.enter_context(ThreadPoolExecutor(cores()))
+        run = Run(experiment, built, people, cassette, pool, options, only_recorded=True)
         return [row for rows in run.rows() for row in rows]
 
 
-def _recorded_calls(rows: Sequence[Row], axis: str, label: str) -> int:
+def _recorded_calls(rows: Sequence[Row], axis: str, label: str) -> float:
     """Count the recorded calls of a generator or judge; several answers may share a grading."""
     of_label = [row for row in rows if getattr(row, axis) == label]
     if axis == "generator":
-        places = {(row.data, row.place) for row in of_label}
+        places = {(row.data, row.place) for row in of_label if row.cached}
         return len(places)
-    shares = [1 / row.judge_shown for row in of_label if row.grade is not None]
-    return round(sum(shares))
+    return round(sum(1 / (row.judge_shown or 1) for row in of_label if row.grade is not None))
+
+
+# -- labels of metrics
+
+
+def _labels(experiment: Grid, cassette: Cassette | None, rows: Sequence[Row] | None) -> Plan:
+    """Count what the labels of the metrics take: of recorded answers some may be recorded, of the
+    others none.
+    """
+    left_out = check_metrics(
+        experiment.metrics,
+        experiment.labels,
+        bool(experiment.generator),
+        bool(experiment.judge),
+    )
+    notes = [f"metrics: {', '.join(experiment.metrics)}, after the run", left_out]
+    if rows is None:
+        notes.append("labels of the metrics are counted once vectors are there")
+        rows = []
+    planned = Plan((), tuple(filter(None, notes)))
+    parts: dict[bool, list[Row]] = {True: [], False: []}
+    for row in rows:
+        parts[row.answer is not None or row.generator == NONE].append(_with_answer(row))
+    for is_recorded, part in parts.items():
+        if part:
+            planned += plan_score(
+                as_frame(part),
+                experiment.metrics,
+                experiment.labels,
+                cassette=cassette,
+                checker=experiment.checker,
+                concurrency=experiment.concurrency,
+                recorded=is_recorded,
+            )
+    return planned
+
+
+def _with_answer(row: Row) -> Row:
+    """Return a row with a sentence in place of an answer that is not there yet, and a grade."""
+    if row.answer is None and row.generator != NONE:
+        row.status = "ok"
+        row.answer = f"{row.generator} has not answered yet what {row.place} stands for here."
+    if row.judge != NONE and row.grade is None:
+        row.grade = max(row.judge_scale or GRADES)
+    return row

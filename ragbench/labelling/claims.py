@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from ragbench.data.files import read_jsonl
-from ragbench.data.ragchecker import LABELS, Claim, RagResult
+from ragbench.data.ragchecker import CLAIM_LABELS, Claim, RagResult
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.labelling.asking import LabelStep
 from ragbench.llm.models import not_named
@@ -25,10 +25,10 @@ from ragbench.paths import packaged_data
 from ragbench.stats.inputs import as_list, same_length
 from ragbench.text.sentences import split_sentences
 
-ENTAILMENT, NEUTRAL, CONTRADICTION = LABELS
+ENTAILMENT, NEUTRAL, CONTRADICTION = CLAIM_LABELS
 _EXTRACT = LabelStep.of_texts("claims", "steps_claims", "passage", "claims")
 _CHECK = LabelStep.of_choices(
-    "claim check", "steps_check", LABELS, needs="reference", blank=NEUTRAL, items="claims"
+    "claim check", "steps_check", CLAIM_LABELS, needs="reference", blank=NEUTRAL, items="claims"
 )
 _NO_QUESTION = "(none)"
 _SHORT_WORDS = 5

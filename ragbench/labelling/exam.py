@@ -11,7 +11,7 @@ import itertools
 import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -20,19 +20,14 @@ from pydantic import BaseModel
 
 from ragbench.data.mtrag import PeoplesGrades, load_mtrag
 from ragbench.data.user import load_minihop
-from ragbench.errors import ConfigError, DataError, ModelError, check_known
+from ragbench.errors import ConfigError, ModelError, check_known
 from ragbench.labelling.grades import PROMPT, grade, load_graded_answers
 from ragbench.llm import ask, model_name
 from ragbench.llm.models import not_named
 from ragbench.metrics.lexical import contained
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_scale
-from ragbench.records import GRADES, Answer
-from ragbench.stats import (
-    Interval,
-    kappa,
-    mean_interval,
-    with_interval,
-)
+from ragbench.records import GRADES
+from ragbench.stats import Interval, kappa, mean_interval, with_interval
 
 EXAM_PROMPTS = {"faithfulness": "people_faithfulness", "completeness": "people_completeness"}
 SCALE = (1, 2, 3, 4)
@@ -40,7 +35,8 @@ SYSTEMS = ("gpt-4o", "llama-3.1-405b-instruct")
 NUMBERS = ("accuracy", "kappa", "sensitivity", "specificity")
 _ORDER_SEED = 48
 _ANSWER = ["question_id", "system", "measure"]
-_PAIR = ["measure", "grader", "question_id", "system", "conversation", "rater", "grade"]
+_PAIR = ["measure", "grader", "question_id", "system", "conversation"]
+_PAIR += ["rater", "grade", "grade_given", "rater_given"]
 
 
 class _OneGrade(BaseModel, title="OneToFour"):
@@ -55,8 +51,8 @@ class JudgeExam:
     ----------
     table : a row for each measure and grader, see `exam_report`; labels says whose grades the
         judge's are compared with, prompt and scale how it was asked.
-    grades : a row for each answer and judge: what the judge and what people said of it, with the
-        texts; agreement is the share of people who gave the judge's grade.
+    grades : a row for each answer and judge: what the judge and what people said of it (their
+        mean), with the texts.
     pairs : a row for each grader, answer and person: the person's grade, and grade_given, the
         grader's.
     """
@@ -79,30 +75,27 @@ class JudgeExam:
         Columns: measure, first, second, accuracy (of the first less the second, with ``_low`` and
         ``_high`` over conversations), n, differ (answers to which they give different grades).
         """
+        right = (self.pairs["grade"] == self.pairs["grade_given"]).astype(float)
+        pairs = self.pairs.assign(right=right.where(self.pairs["grade_given"].notna()))
+        wide = pairs.pivot_table("right", [*_ANSWER, "conversation", "rater"], "grader")
         rows = []
-        for measure, graded in self.grades.groupby("measure", sort=False):
-            judges = graded["judge"].unique()
-            for first, second in itertools.combinations(judges, 2):
-                both = _both_judges(graded, first, second)
-                difference = both["agreement"] - both["agreement_second"]
-                interval = _share(difference, both["conversation"])
+        for first, second in itertools.combinations(self.grades["judge"].unique(), 2):
+            differ = self.disagreements(first, second)["measure"].value_counts()
+            minus = (wide[first] - wide[second]).dropna().reset_index(name="minus")
+            for measure, part in minus.groupby("measure", sort=False):
                 row = {"measure": measure, "first": first, "second": second}
-                row |= interval.columns("accuracy")
-                row |= {
-                    "n": len(both),
-                    "differ": int((both["grade"] != both["grade_second"]).sum()),
-                }
+                row |= _share(part["minus"], part["conversation"]).columns("accuracy")
+                row |= {"n": _count_answers(part), "differ": differ.get(measure, 0)}
                 rows.append(row)
         return pd.DataFrame(rows)
 
     def disagreements(self, first: str, second: str) -> pd.DataFrame:
         """Return the answers to which two judges give different grades, with people's mean."""
-        parts = []
-        for _, graded in self.grades.groupby("measure", sort=False):
-            both = _both_judges(graded, first, second)
-            parts.append(both[both["grade"] != both["grade_second"]])
-        shown = ["measure", "question", "answer", "people", "grade", "grade_second"]
-        return pd.concat(parts, ignore_index=True)[shown]
+        check_known("judge", [first, second], set(self.grades["judge"]))
+        shown = ["measure", "question", "answer", "people", first, second]
+        answer = [*_ANSWER, "question", "answer", "people"]
+        wide = self.grades.pivot_table("grade", answer, "judge", sort=False).dropna()
+        return wide[wide[first] != wide[second]].reset_index()[shown]
 
     def summary(self) -> pd.DataFrame:
         """Return the table with a column for each grader, numbers with their intervals."""
@@ -113,15 +106,6 @@ class JudgeExam:
             bounds = (f"{name}_low", f"{name}_high")
             texts[name] = with_interval(self.table, name, *bounds, digits=2)
         return shown.assign(**texts).set_index(columns).T
-
-    def worst(self, n: int = 3) -> pd.DataFrame:
-        """Return, of each measure, the answers that the judge and people grade farthest apart."""
-        difference = self.grades["grade"] - self.grades["people"]
-        graded = self.grades.assign(miss=difference.abs())
-        graded = graded.dropna(subset="miss")
-        graded = graded.sort_values("miss", ascending=False, kind="stable")
-        farthest = graded.groupby("measure").head(n)
-        return farthest[["measure", "question", "answer", "people", "grade", "miss"]]
 
 
 def measure_judge(
@@ -165,9 +149,8 @@ def measure_judge(
         people = load_mtrag()
         graded = exam_grades(judge, people, questions=limit, **options)
         exams.append(_examined(graded, people, SCALE, "MTRAG, people"))
-    reference = _reference_grades(limit)
     options |= {"prompt": prompt, "per_prompt": per_prompt}
-    graded = _graded_references(judge, reference, options)
+    graded, reference = _graded_references(judge, limit, options)
     exams.append(_examined(graded, reference, tuple(GRADES), "MiniHop, reference"))
     exam = _join(exams)
     exam.table["prompt"] = exam.table["measure"].map(EXAM_PROMPTS).fillna(str(prompt))
@@ -183,14 +166,6 @@ def _join(exams: Sequence[JudgeExam]) -> JudgeExam:
         pd.concat([exam.grades for exam in exams], ignore_index=True),
         pairs.drop_duplicates(ignore_index=True),
     )
-
-
-def _both_judges(graded: pd.DataFrame, first: str, second: str) -> pd.DataFrame:
-    """Return the answers of a measure that two judges graded, a row each."""
-    of = {name: part.dropna(subset="grade") for name, part in graded.groupby("judge")}
-    check_known("judge", [first, second], of)
-    others = of[second][[*_ANSWER, "grade", "agreement"]]
-    return of[first].merge(others, on=_ANSWER, suffixes=("", "_second"))
 
 
 def _examined(
@@ -270,63 +245,55 @@ def exam_grades(
     DataFrame with question_id, system, measure, grade (1 to 4; NaN where the reply is no grade),
     failure (why there is none), judge.
     """
-    if data is None:
-        data = load_mtrag()
-    graded = exam_prompts(data, questions)
+    graded = exam_prompts(data or load_mtrag(), questions)
     prompts = graded.pop("prompt").tolist()
     ids = [" ".join(row) for row in graded.itertuples(index=False)]
     replies = ask(judge, prompts, schema=_OneGrade, ids=ids, **{"step": "exam", **options})
     graded["grade"] = [reply.parsed.grade if reply.ok else np.nan for reply in replies]
-    graded["failure"] = [_failure(reply.error) for reply in replies]
+    errors = [reply.error for reply in replies]
+    graded["failure"] = [error and f"{error.kind}: {error.without_address()}" for error in errors]
     return graded.assign(judge=model_name(judge))
-
-
-def _failure(error: Any) -> str | None:
-    return None if error is None else f"{error.kind}: {error.without_address()}"
 
 
 # Answers with reference grades, in the same form
 
 
-def _reference_grades(limit: int | None) -> PeoplesGrades:
-    """Lay graded answers out as people's grades are, a measure a split.
+def _graded_references(
+    judge: Any, limit: int | None, options: Mapping[str, Any]
+) -> tuple[pd.DataFrame, PeoplesGrades]:
+    """Have a judge grade them by `ragbench.grade`; return its grades as `exam_grades` does, and the
+    reference grades as people's: a measure a split, each question a cluster.
 
-    Each question is a cluster, and column contained the grade by a rule: the best where the true
-    answer stands in the answer, else the worst.
+    Column contained is the grade by a rule: the best where the true answer stands in the answer,
+    else the worst.
     """
     dataset = load_minihop()
+    answers = [*load_graded_answers("dev")[:limit], *load_graded_answers("test")[:limit]]
+    unlabelled = [replace(answer, meta={}) for answer in answers]
+    grades = grade(judge, dataset.questions, unlabelled, **options)
     rows = []
-    for split in ("dev", "test"):
-        for answer in load_graded_answers(split)[:limit]:
-            question = dataset.question(answer.question_id)
-            holds = contained(answer.text, question.answer) == 1
-            rows.append(
-                {
-                    "question_id": question.id,
-                    "system": answer.meta["id"],
-                    "measure": f"grade, {split}",
-                    "rater": "reference",
-                    "grade": answer.meta["grade"],
-                    "answer": answer.text,
-                    "conversation": question.id,
-                    "contained": max(GRADES) if holds else min(GRADES),
-                }
-            )
-    table = pd.DataFrame(rows)
-    return PeoplesGrades(dataset, table, table[[*_ANSWER, "rater", "grade"]])
-
-
-def _graded_references(judge: Any, data: PeoplesGrades, options: Mapping[str, Any]) -> pd.DataFrame:
-    """Have a judge grade them by `ragbench.grade`, as `exam_grades` does MTRAG's."""
-    texts = zip(data.answers["question_id"], data.answers["answer"], strict=True)
-    answers = [Answer(question, text, "graded answers") for question, text in texts]
-    grades = grade(judge, data.dataset.questions, answers, **options)
-    failures = [one.failure and str(one.failure) for one in grades]
-    graded = data.grades[_ANSWER].copy()
-    graded["grade"] = pd.Series([one.value for one in grades], dtype=float)
-    graded["failure"] = pd.Series(failures, dtype=object)
-    graded["position"] = [one.meta.get("position", 1) for one in grades]
-    return graded.assign(judge=grades[0].judge or "the judge")
+    for answer, given in zip(answers, grades, strict=True):
+        question = dataset.question(answer.question_id)
+        holds = contained(answer.text, question.answer) == 1
+        row = {
+            "question_id": question.id,
+            "system": answer.meta["id"],
+            "measure": f"grade, {answer.meta['split']}",
+            "rater": "reference",
+            "reference": answer.meta["grade"],
+            "answer": answer.text,
+            "conversation": question.id,
+            "contained": max(GRADES) if holds else min(GRADES),
+            "grade": given.value,
+            "failure": given.failure and str(given.failure),
+            "position": given.meta.get("position", 1),
+            "judge": given.judge or "the judge",
+        }
+        rows.append(row)
+    table = pd.DataFrame(rows).astype({"grade": float, "failure": object})
+    graded = table[[*_ANSWER, "grade", "failure", "position", "judge"]]
+    references = table[[*_ANSWER, "rater"]].assign(grade=table["reference"])
+    return graded, PeoplesGrades(dataset, table, references)
 
 
 # Comparison
@@ -357,13 +324,9 @@ def exam_report(
 
     Intervals are those of `ragbench.stats`, with the conversations as clusters: 20 are few.
     """
-    if data is None:
-        data = load_mtrag()
-    if missing := {*_ANSWER, "grade"} - set(graded.columns):
-        raise DataError(f"no column {min(missing)!r}", "grades as `exam_grades` returns them")
+    data = data or load_mtrag()
     grades = _beside_people(graded, data)
-    judge = graded["judge"].iloc[0] if "judge" in graded else "the judge"
-    pairs = _pairs_of_graders(grades, graded, data, judge, max(scale))
+    pairs = _pairs_of_graders(grades, data.grades, max(scale))
     rows = []
     for measure in dict.fromkeys(graded["measure"]):
         of_measure = pairs[pairs["measure"] == measure]
@@ -372,68 +335,57 @@ def exam_report(
     return JudgeExam(pd.DataFrame(rows), grades, pairs)
 
 
-def _row(pairs: pd.DataFrame, scale: Sequence[int]) -> dict[str, Any]:
-    """Return the numbers of one grader: counts, and all of `NUMBERS` with their bounds."""
-    scored = pairs.dropna(subset="grade_given")
-    n_answers = _count_answers(pairs)
-    row = {"answers": n_answers, "unscored": n_answers - _count_answers(scored)}
-    for name, interval in _agreement(scored, scale).items():
-        row |= interval.columns(name)
-    return row
-
-
 def _beside_people(graded: pd.DataFrame, data: PeoplesGrades) -> pd.DataFrame:
     """Return a judge's grades with people's mean grade, the conversation, and the texts."""
-    means = data.grades.groupby(_ANSWER)["grade"].mean()
-    table = graded.merge(means.rename("people").reset_index(), on=_ANSWER)
-    answers = data.answers[["question_id", "system", "answer", "conversation"]]
-    table = table.merge(answers, on=["question_id", "system"])
+    means = data.grades.groupby(_ANSWER)["grade"].mean().rename("people").reset_index()
+    key = ["question_id", "system"]
+    known = data.answers.columns.intersection([*key, "answer", "conversation", "contained"])
+    table = graded.merge(means, on=_ANSWER).merge(data.answers[known], on=key)
     texts = {question.id: question.text for question in data.dataset.questions}
-    given = data.grades.merge(graded[[*_ANSWER, "grade"]], on=_ANSWER, suffixes=("", "_given"))
-    same = given["grade"].eq(given["grade_given"]).groupby([given[name] for name in _ANSWER]).mean()
-    table = table.merge(same.rename("agreement").reset_index(), on=_ANSWER)
     return table.assign(question=table["question_id"].map(texts))
 
 
-def _pairs_of_graders(
-    grades: pd.DataFrame, graded: pd.DataFrame, data: PeoplesGrades, judge: str, best: int
-) -> pd.DataFrame:
+def _pairs_of_graders(grades: pd.DataFrame, people: pd.DataFrame, best: int) -> pd.DataFrame:
     """Return people's grades beside each grader's (grade_given)."""
-    people = data.grades.merge(grades[[*_ANSWER, "conversation"]], on=_ANSWER)
+    judge = grades["judge"].iloc[0] if "judge" in grades else "the judge"
     sides = {"on": _ANSWER, "suffixes": ("", "_given")}
-    others = people.merge(people[[*_ANSWER, "rater", "grade"]], **sides)
-    pairs = {
-        judge: people.merge(graded[[*_ANSWER, "grade"]], **sides),
-        "another person": others[others["rater"] != others["rater_given"]],
-        f"always {best}": people.assign(grade_given=best),
+    known = grades.columns.intersection([*_ANSWER, "grade", "conversation", "contained"])
+    pairs = people.merge(grades[known], **sides)
+    others = pairs.drop(columns="grade_given").merge(people, **sides)
+    parts = [
+        pairs.assign(grader=judge),
+        others[others["rater"] != others["rater_given"]].assign(grader="another person"),
+        pairs.assign(grader=f"always {best}", grade_given=best),
+    ]
+    if "contained" in pairs:
+        parts.append(pairs.assign(grader="contained", grade_given=pairs["contained"]))
+    return pd.concat(parts, ignore_index=True).reindex(columns=_PAIR)
+
+
+def _row(pairs: pd.DataFrame, scale: Sequence[int]) -> dict[str, Any]:
+    """Return the numbers of one grader: counts, and all of `NUMBERS` with their bounds."""
+    scored = pairs.dropna(subset="grade_given")
+    given = scored["grade_given"]
+    person = scored["grade"]
+    conversation = scored["conversation"]
+    best_given = given == max(scale)
+    is_best = person == max(scale)
+    intervals = {
+        "accuracy": _share(given == person, conversation),
+        "kappa": kappa(person, given, weights="quadratic", labels=scale, cluster=conversation),
+        "sensitivity": _share(~best_given[~is_best], conversation[~is_best]),
+        "specificity": _share(best_given[is_best], conversation[is_best]),
     }
-    if "contained" in data.answers:
-        rule = data.answers[["question_id", "system", "contained"]]
-        pairs["contained"] = people.merge(rule.rename(columns={"contained": "grade_given"}))
-    parts = [part.assign(grader=grader) for grader, part in pairs.items()]
-    return pd.concat(parts, ignore_index=True).reindex(
-        columns=[*_PAIR, "grade_given", "rater_given"]
-    )
+    n_answers = _count_answers(pairs)
+    row = {"answers": n_answers, "unscored": n_answers - _count_answers(scored)}
+    for name, interval in intervals.items():
+        row |= interval.columns(name)
+    return row
 
 
 def _count_answers(pairs: pd.DataFrame) -> int:
     return len(pairs[["question_id", "system"]].drop_duplicates())
 
 
-def _agreement(pairs: pd.DataFrame, scale: Sequence[int]) -> dict[str, Interval]:
-    """Compare the given grade with the person's, in pairs that conversations hold together."""
-    of_judge = pairs["grade_given"]
-    person = pairs["grade"]
-    conversation = pairs["conversation"]
-    best_given = of_judge == max(scale)
-    is_best = person == max(scale)
-    return {
-        "accuracy": _share(of_judge == person, conversation),
-        "kappa": kappa(person, of_judge, weights="quadratic", labels=scale, cluster=conversation),
-        "sensitivity": _share(~best_given[~is_best], conversation[~is_best]),
-        "specificity": _share(best_given[is_best], conversation[is_best]),
-    }
-
-
-def _share(values: pd.Series, groups: pd.Series) -> Interval:
-    return mean_interval(values.to_numpy(), cluster=groups.tolist())
+def _share(values: pd.Series, cluster: pd.Series) -> Interval:
+    return mean_interval(values.to_numpy(), cluster=cluster.tolist())

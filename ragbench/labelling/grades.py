@@ -9,8 +9,8 @@ import functools
 import hashlib
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -81,19 +81,9 @@ def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tupl
             "'one', 'ten', 'systems' or a number of at least 1",
             "choose one of these",
         )
-    largest: dict[str, int] = defaultdict(int)  # budget of each question's answers
-    for answer in answers:
-        budget = _filled(answer.meta.get("budget")) or 0
-        largest[answer.question_id] = max(largest[answer.question_id], budget)
     together: dict[Any, list[int]] = defaultdict(list)
-    for place, answer in enumerate(answers):
-        question = answer.question_id
-        shared = None
-        if per_prompt == "ten":
-            shared = _filled(answer.meta.get("retriever", answer.meta.get("system")))
-        elif per_prompt == "systems":
-            shared = _filled(answer.meta.get("budget")) or largest[question]
-        together[question, shared].append(place)
+    for place, key in enumerate(_shared(answers, per_prompt)):
+        together[key].append(place)
     prompts = []
     for places in together.values():
         starts = range(0, len(places), size)
@@ -101,40 +91,53 @@ def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tupl
     return sorted(prompts)
 
 
+def _shared(answers: Sequence[Answer], per_prompt: str | int) -> Iterator[tuple[str, Any]]:
+    """Yield of each answer what those of a prompt have in common: the question, and more."""
+    largest: dict[str, int] = defaultdict(int)  # budget of each question's answers
+    for answer in answers:
+        budget = _filled(answer.meta.get("budget")) or 0
+        largest[answer.question_id] = max(largest[answer.question_id], budget)
+    for answer in answers:
+        meta = answer.meta
+        shared = None
+        if per_prompt == "ten":
+            shared = _filled(meta.get("retriever", meta.get("system")))
+        elif per_prompt == "systems":
+            shared = _filled(meta.get("budget")) or largest[answer.question_id]
+        yield answer.question_id, shared
+
+
 def _filled(value: Any) -> Any:
     """Return a value of ``meta``; None for the empty cell of a table."""
     return None if is_missing(value) else value
 
 
-def _grading_prompts(
-    questions: Sequence[Question],
+def _sheets(
+    question_of: Sequence[Question],
     answers: Sequence[Answer],
     per_prompt: str | int,
-    order: int | None = None,
-    prompt: Prompt = PROMPT,
-) -> dict[tuple[int, ...], str]:
-    """Return the prompts, by the positions of their answers in the order shown."""
-    question_of = questions_of(answers, questions)
-    template = load_prompt(prompt)
+    order: int | None,
+    template: str,
+) -> Iterator[_Sheet]:
+    """Yield the prompts that show all answers."""
     before: Counter[str] = Counter()  # answers to a question in the prompts before
-    prompts = {}
     for places in group_answers(answers, per_prompt):
         question = question_of[places[0]]
+        name = f"{question.id} {places[0]}"
         if order is not None:
             places = _shuffled(places, order, question.id, before[question.id])
         before[question.id] += len(places)
+        facts = "\n".join(f"- {fact}" for fact in question.facts())
         shown = [_shown(answers[place].text) for place in places]
-        numbered = [f"{number}. {text}" for number, text in enumerate(shown, 1)]
-        facts = [f"- {fact}" for fact in question.facts()]
-        prompts[places] = fill_prompt(
+        text = fill_prompt(
             template,
             question=question.text,
             reference=question.answer,
-            facts="\n".join(facts) or "(none given)",
+            facts=facts or "(none given)",
             count=str(len(places)),
-            answers="\n".join(numbered),
+            answers="\n".join(f"{number}. {text}" for number, text in enumerate(shown, 1)),
         )
-    return prompts
+        yield _Sheet(name, places, order, text)
 
 
 def _one_line(text: str) -> str:
@@ -188,47 +191,50 @@ def grade(
     if hasattr(judge, "grade_all"):
         return judge.grade_all(questions, answers)
     scale = tuple(prompt_scale(prompt) or GRADES)
-    prompts = _grading_prompts(questions, answers, per_prompt, order, prompt)
+    question_of = questions_of(answers, questions)
+    sheets = [*_sheets(question_of, answers, per_prompt, order, load_prompt(prompt))]
     replies = ask(
         judge,
-        list(prompts.values()),
-        schema=[_schema(len(places), scale) for places in prompts],
-        ids=[f"{answers[places[0]].question_id} {min(places)}" for places in prompts],
+        [sheet.text for sheet in sheets],
+        schema=[_schema(len(sheet.places), scale) for sheet in sheets],
+        ids=[sheet.name for sheet in sheets],
         **{"step": "grading", "num_predict": grade_bound(per_prompt), **options},
     )
     grades: dict[int, Grade] = {}
-    for (places, text), reply in zip(prompts.items(), replies, strict=True):
-        facts = {"shown": len(places), "order": order, **_reply_meta(reply, text)}
-        shown = [answers[place] for place in places]
-        grades |= zip(places, _grades_of(shown, reply, facts), strict=True)
+    for sheet, reply in zip(sheets, replies, strict=True):
+        grades |= sheet.grades(answers, reply)
     return [grades[place] for place in range(len(answers))]
 
 
-def _grades_of(answers: Sequence[Answer], reply: Reply, facts: dict[str, Any]) -> list[Grade]:
-    """Return the grades of the answers that a prompt shows, in their order there."""
-    values = [None] * len(answers)
-    if reply.ok:
-        values = reply.parsed.grades
-    raw = reply.raw or reply.text
-    grades = []
-    for position, (answer, value) in enumerate(zip(answers, values, strict=True), 1):
-        is_cut = len(_one_line(answer.text)) > MAX_CHARS
-        meta = {"generator": answer.generator, "position": position, "cut": is_cut}
-        meta = {**answer.meta, **meta, **facts}
+class _Sheet(NamedTuple):
+    """A prompt for a judge, with the positions of its answers in the order shown."""
+
+    name: str
+    places: tuple[int, ...]
+    order: int | None
+    text: str
+
+    def grades(self, answers: Sequence[Answer], reply: Reply) -> Iterator[tuple[int, Grade]]:
+        """Yield position and grade of each answer shown."""
+        shown = len(self.places)
+        values = reply.parsed.grades if reply.ok else [None] * shown
+        facts = {
+            "shown": shown,
+            "order": self.order,
+            "held": reply.held,
+            "repairs": reply.repairs,
+            "seconds": reply.seconds,
+            "prompt_estimate": estimate_tokens(self.text) + 4,  # for the template
+            "usage": reply.usage.to_dict(),
+        }
+        raw = reply.raw or reply.text
         failure = reply.error and reply.error.failure()
-        grades.append(Grade(answer.question_id, value, reply.model, raw, meta, failure))
-    return grades
-
-
-def _reply_meta(reply: Reply, prompt: str) -> dict[str, Any]:
-    meta = {
-        "held": reply.held,
-        "repairs": reply.repairs,
-        "seconds": reply.seconds,
-        "prompt_estimate": estimate_tokens(prompt) + 4,  # for the template
-        "usage": reply.usage.to_dict(),
-    }
-    return meta
+        for position, (place, value) in enumerate(zip(self.places, values, strict=True), 1):
+            answer = answers[place]
+            is_cut = len(_one_line(answer.text)) > MAX_CHARS
+            own = {"generator": answer.generator, "position": position, "cut": is_cut}
+            meta = {**answer.meta, **own, **facts}
+            yield place, Grade(answer.question_id, value, reply.model, raw, meta, failure)
 
 
 def grade_bound(per_prompt: str | int) -> int:

@@ -10,8 +10,9 @@ The wording is ours, the scales are the papers':
 ``draft``       whether a question that a model drafted counts.
 
 The file is one CSV for all kinds with the columns `LABEL_COLUMNS`, to which rows are only appended.
-The last row of a kind, item, aspect and annotator is what that person says. Two people may write to
-one file, or each to their own. The form in JupyterLab is `ragbench.widgets.LabellingTool`.
+The last row of a kind, item, aspect and annotator is what that person says; with an empty label it
+takes back what was said. Two people may write to one file, or each to their own. The form in
+JupyterLab is `ragbench.widgets.LabellingTool`.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from __future__ import annotations
 import csv
 import hashlib
 import math
-import os
 import warnings
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 from filelock import FileLock
 
-from ragbench.data.files import each_record, read_text
+from ragbench.data.files import each_record
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.paths import written_whole
 from ragbench.records import GRADES
 from ragbench.stats import binomial_ci, kappa
 
@@ -146,48 +147,29 @@ def append_labels(path: str | Path, labels: pd.DataFrame | Iterable[Mapping[str,
         _checked(row, f"{path}, a new row")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_name(f".{path.name}.lock")), open(path, "a+b") as file:
-            torn = _torn_end(path)
-            file.truncate(file.tell() - len(torn))
-            is_new = file.seek(0, os.SEEK_END) == 0
-            if not is_new and not _is_label_file(path):
+        with FileLock(path.with_name(f".{path.name}.lock")), open(path, "ab") as file:
+            held = path.read_bytes()
+            if held and not _is_label_file(path):
                 raise DataError(
                     f"{path} is no label file", f"the first line {_HEAD}", "choose another file"
                 )
-            lines = rows.to_csv(None, index=False, header=is_new, lineterminator="\n")
-            has_open_line = not is_new and not path.read_bytes().endswith((b"\n", b"\r"))
-            file.write(has_open_line * b"\n" + lines.encode("utf-8"))
+            if held and not held.endswith((b"\n", b"\r")):
+                file.write(b"\n")  # after a line that was cut off
+            file.write(rows.to_csv(index=False, header=not held, lineterminator="\n").encode())
     except OSError as error:
         raise DataError(
             f"the labels cannot be written to {path}: {error.strerror}",
             "a file in a folder that you may write to",
             "choose another path=, or free the disk",
         ) from None
-    _warn_of(path, torn, "removed")
-
-
-def _remove_row(path: Path, row: Mapping[str, str]) -> None:
-    """Take the last line of a label file that is this row out of it again."""
-    wanted = [" ".join(str(row[name]).splitlines()) for name in LABEL_COLUMNS]
-    with FileLock(path.with_name(f".{path.name}.lock")), written_whole(path) as new:
-        lines = path.read_bytes().splitlines(keepends=True)
-        rows = list(csv.reader(line.decode("utf-8-sig") for line in lines))
-        if wanted not in rows:
-            raise DataError(
-                f"{path} does not hold the label any more: {','.join(wanted)}",
-                "the file as the form writes it",
-                "label the item again",
-            )
-        del lines[len(rows) - 1 - rows[::-1].index(wanted)]
-        new.write_bytes(b"".join(lines))
 
 
 def load_labels(*paths: str | Path) -> pd.DataFrame:
     """Read label files, or all label files of a folder, every row in the order given; `current`
     gives what holds.
 
-    A last line that was cut off is left out with a warning. DataError names file and line of every
-    other bad row.
+    A line that was cut off when it was written is left out with a warning. DataError names file and
+    line of every other bad row.
     """
     files: list[Path] = []
     for path in paths:
@@ -198,57 +180,36 @@ def load_labels(*paths: str | Path) -> pd.DataFrame:
             files.append(path)
     rows = []
     for file in files:
-        torn = _torn_end(file)
-        if torn:
-            _warn_of(file, torn, "left out")
-            text = file.read_bytes().removesuffix(torn).decode("utf-8-sig") or _HEAD
-        else:
-            text = read_text(file)
-        first, *lines = text.splitlines()
+        first, *lines = file.read_text(encoding="utf-8-sig", errors="replace").splitlines() or [""]
         if first != _HEAD:
             raise DataError(
                 f"{file}, line 1: {first[:80]!r}",
                 f"the columns {_HEAD}",
                 "check that this is a label file; a spreadsheet may have changed its separator",
             )
-        numbered = enumerate(csv.reader(lines), 2)
-        cells = ((f"line {number}", row) for number, row in numbered if row)
+        cells = []
+        for number, line in enumerate(lines, 2):
+            row = next(csv.reader([line]), [])
+            if 0 < len(row) < len(LABEL_COLUMNS):
+                warnings.warn(
+                    f"{file}, line {number} was cut off when it was written, and is left out: "
+                    f"{line!r}; give that label again",
+                    stacklevel=2,
+                )
+            elif row:
+                cells.append((f"line {number}", row))
         rows += each_record(file, cells, _checked, None)
     return pd.DataFrame(rows, columns=LABEL_COLUMNS, dtype=object)
 
 
 def current(labels: pd.DataFrame, kind: str | None = None) -> pd.DataFrame:
-    """Keep the row that holds for each kind (or one), item, aspect and annotator: the last."""
+    """Keep the row that holds for each kind (or one), item, aspect and annotator: the last, unless
+    it takes a label back.
+    """
     if kind is not None:
         labels = labels[labels["kind"] == kind]
     held = labels.drop_duplicates(["kind", "item", "aspect", "annotator"], keep="last")
-    return held.reset_index(drop=True)
-
-
-def _torn_end(path: Path) -> bytes:
-    """Return the last line of a label file where its writing broke off: neither a line break nor a
-    whole row.
-    """
-    raw = path.read_bytes() if path.is_file() else b""
-    start = max(raw.rfind(b"\n"), raw.rfind(b"\r")) + 1
-    end = raw[start:]
-    if start == 0:  # another file is none of ours to cut
-        return end if _HEAD.encode().startswith(end) and end != _HEAD.encode() else b""
-    try:
-        rows = list(csv.reader([end.decode("utf-8")], strict=True))
-    except (UnicodeDecodeError, csv.Error):
-        return end
-    return end if end and _fault(rows[0]) else b""
-
-
-def _warn_of(path: Path, torn: bytes, what: str) -> None:
-    if torn:
-        text = torn.decode("utf-8", "replace")
-        warnings.warn(
-            f"{path}: the last line was cut off when it was written, and is {what}: {text!r}; give "
-            "that label again",
-            stacklevel=3,
-        )
+    return held[held["label"] != ""].reset_index(drop=True)
 
 
 def _is_label_file(path: Path) -> bool:
@@ -272,20 +233,18 @@ def _fault(row: list[str]) -> str:
     """Say what is wrong with a row; an empty text where nothing is."""
     if len(row) != len(LABEL_COLUMNS):
         return f"{len(row)} columns instead of {len(LABEL_COLUMNS)}"
-    cells = dict(zip(LABEL_COLUMNS, row, strict=True))
-    kind = LABEL_KINDS.get(cells["kind"])
+    name, item, aspect, label, annotator, *_ = row
+    kind = LABEL_KINDS.get(name)
     if kind is None:
-        return f"the kind {cells['kind']!r}; there are {', '.join(LABEL_KINDS)}"
-    for column in ("aspect", "label", "item", "annotator"):
-        if not cells[column].strip():
+        return f"the kind {name!r}; there are {', '.join(LABEL_KINDS)}"
+    for column, text in (("item", item), ("aspect", aspect), ("annotator", annotator)):
+        if not text.strip():
             return f"an empty {column}"
-    labels = kind.labels
-    if kind.own_scale and cells["label"].isdigit():
-        labels = {}  # of a judge's own scale
-    for column, names in (("aspect", kind.aspects), ("label", labels)):
-        if names and cells[column] not in names:
-            valid = ", ".join(names)
-            return f"the {column} {cells[column]!r} of {kind.name}; there are {valid}"
+    if kind.aspects and aspect not in kind.aspects:
+        return f"the aspect {aspect!r} of {name}; there are {', '.join(kind.aspects)}"
+    is_of_own_scale = kind.own_scale and label.isdigit()
+    if label and label not in kind.labels and not is_of_own_scale:
+        return f"the label {label!r} of {name}; there are {', '.join(kind.labels)}"
     return ""
 
 
@@ -305,46 +264,40 @@ def agreement(a: pd.DataFrame, b: pd.DataFrame, *, resamples: int = 2000) -> pd.
     """
     a = current(a)
     b = current(b)
-    kind = _shared_kind(a, b)
+    every = pd.concat([a, b])
+    kinds = every["kind"].unique().tolist()
+    people = every["annotator"].unique().tolist()
+    if len(kinds) != 1 or len(people) != 2 or a["annotator"].nunique() != 1:
+        raise DataError(
+            f"labels of kind {', '.join(kinds)} by {', '.join(people)}",
+            "one kind, two people",
+            "take current(labels, kind), and each person's rows of it",
+        )
+    kind = LABEL_KINDS[kinds[0]]
     both = a.merge(b, on=["item", "aspect"], suffixes=("_a", "_b"))
     if not kind.aspects:
         both["aspect"] = _POOLED
     rows = []
     for aspect in kind.aspects or [_POOLED]:
         of_aspect = both[both["aspect"] == aspect]
-        labels = (of_aspect["label_a"], of_aspect["label_b"])
-        rows.append({"aspect": aspect, **_agreement(*labels, kind, resamples)})
+        rows.append({"aspect": aspect, **_agreement(of_aspect, kind, resamples)})
     return pd.DataFrame(rows)
 
 
-def _shared_kind(a: pd.DataFrame, b: pd.DataFrame) -> _LabelKind:
-    """Return the kind of two people's labels; DataError for several kinds or other people."""
-    kinds = sorted({*a["kind"], *b["kind"]})
-    by_a = sorted(set(a["annotator"]))
-    by_b = sorted(set(b["annotator"]))
-    if (len(kinds), len(by_a), len(by_b)) != (1, 1, 1) or by_a == by_b:
-        raise DataError(
-            f"labels of kind {', '.join(kinds)} by {by_a} and {by_b}",
-            "one kind, two people",
-            "take current(labels, kind), and each person's rows of it",
-        )
-    return LABEL_KINDS[kinds[0]]
-
-
-def _agreement(
-    first: pd.Series, second: pd.Series, kind: _LabelKind, resamples: int
-) -> dict[str, float]:
+def _agreement(both: pd.DataFrame, kind: _LabelKind, resamples: int) -> dict[str, float]:
+    first = both["label_a"]
+    second = both["label_b"]
     weights = None
     within_one = math.nan
     if kind.ordered:
         weights = "quadratic"
         steps = first.astype(float) - second.astype(float)
         within_one = steps.abs().le(1).mean()
-    equal = binomial_ci(int((first == second).sum()), len(first))
+    equal = binomial_ci(int((first == second).sum()), len(both))
     labels = list(dict.fromkeys([*kind.labels, *sorted({*first, *second})]))
     beyond_chance = kappa(first, second, weights=weights, labels=labels, resamples=resamples)
     intervals = equal.columns("agreement") | beyond_chance.columns("kappa")
-    return {"n": len(first), **intervals, "within_one": within_one}
+    return {"n": len(both), **intervals, "within_one": within_one}
 
 
 class Session:
@@ -376,19 +329,19 @@ class Session:
         _check_items(items, self.kind)
         self.items = sorted(items, key=lambda item: self._place(item.id))
         self._labels = self._recorded()
-        # of this session: position, row in the file, and the label and note that it replaced
-        self._given: list[tuple[int, dict[str, str], tuple[str, str] | None]] = []
+        # of this session: position, aspect, and the label that was replaced
+        self._given: list[tuple[int, str, _Label]] = []
         self.position = 0
         self.aspect = ""
         self.next_open(-1)
 
-    def _recorded(self) -> dict[tuple[str, str], tuple[str, str]]:
-        """Return this annotator's labels in the file: item and aspect -> label and note."""
-        labels: dict[tuple[str, str], tuple[str, str]] = {}
+    def _recorded(self) -> defaultdict[tuple[str, str], _Label]:
+        """Return this annotator's labels in the file, by item and aspect."""
+        labels: defaultdict[tuple[str, str], _Label] = defaultdict(lambda: _Label("", ""))
         if self.path.is_file() and self.path.stat().st_size:
             rows = current(load_labels(self.path), self.kind.name)
             for row in rows[rows["annotator"] == self.annotator].itertuples():
-                labels[row.item, row.aspect] = (row.label, row.note)
+                labels[row.item, row.aspect] = _Label(row.label, row.note)
         return labels
 
     def _place(self, name: str) -> str:
@@ -413,11 +366,8 @@ class Session:
 
     def _open(self, item: LabelItem) -> list[str]:
         """Return the aspects of an item that have no label."""
-        return [
-            aspect
-            for aspect in self.aspect_questions(item)
-            if (item.id, aspect) not in self._labels
-        ]
+        aspects = self.aspect_questions(item)
+        return [aspect for aspect in aspects if not self._labels[item.id, aspect].label]
 
     def open_positions(self) -> list[int]:
         """The positions of the items that lack a label."""
@@ -435,9 +385,9 @@ class Session:
         """
         ids = {item.id for item in self.items}
         rows = []
-        for (item, aspect), (label, _) in self._labels.items():
-            if item in ids:
-                rows.append((self.kind.name, item, aspect, label, self.annotator))
+        for (item, aspect), given in self._labels.items():
+            if item in ids and given.label:
+                rows.append((self.kind.name, item, aspect, given.label, self.annotator))
         return pd.DataFrame(rows, columns=LABEL_COLUMNS[:5], dtype=object)
 
     def go(self, position: int) -> None:
@@ -451,12 +401,8 @@ class Session:
         """
         if after is None:
             after = self.position
-        n = len(self.items)
-        for step in range(1, n + 1):
-            place = (after + step) % n
-            if self._open(self.items[place]):
-                return self.go(place)
-        return self.go(after)
+        places = self.open_positions() or [after]
+        self.go(min(places, key=lambda place: (place <= after, place)))
 
     def step_aspect(self, step: int) -> None:
         """Ask the next (1) or the previous (-1) question about the item, staying at the ends."""
@@ -482,26 +428,21 @@ class Session:
 
     def note(self, item: LabelItem) -> str:
         """What this annotator noted with an item's labels; empty without a note."""
-        names = [(item.id, aspect) for aspect in self.aspect_questions(item)]
-        notes = [self._labels[name][1] for name in names if name in self._labels]
+        notes = [self._labels[item.id, aspect].note for aspect in self.aspect_questions(item)]
         return "; ".join(filter(None, notes))
 
     def undo(self) -> bool:
-        """Take the last label of this session out of the file again, and show its item.
+        """Take the last label of this session back, and show its item.
 
         Return whether there was one. A label that the item had before holds again.
         """
         if not self._given:
             return False
-        position, row, before = self._given[-1]
-        _remove_row(self.path, row)
+        position, aspect, before = self._given[-1]
+        self._write(self.items[position].id, aspect, before)
         self._given.pop()
-        name = (row["item"], row["aspect"])
-        self._labels.pop(name)
-        if before is not None:
-            self._labels[name] = before
         self.position = position
-        self.aspect = row["aspect"]
+        self.aspect = aspect
         return True
 
     def press(self, key: str, note: str = "") -> bool:
@@ -512,19 +453,22 @@ class Session:
         label_of_key = self._label_of_key()
         if key not in label_of_key:
             return False
-        item = self.item.id
-        label = self._turned(label_of_key[key])
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        cells = (self.kind.name, item, self.aspect, label, self.annotator, now, note)
-        row = dict(zip(LABEL_COLUMNS, cells, strict=True))
-        append_labels(self.path, [row])  # on a full disk it raises
-        self._given.append((self.position, row, self._labels.get((item, self.aspect))))
-        self._labels[item, self.aspect] = (label, note)
+        before = self._labels[self.item.id, self.aspect]
+        given = _Label(self._turned(label_of_key[key]), note)
+        self._write(self.item.id, self.aspect, given)
+        self._given.append((self.position, self.aspect, before))
         if self._open(self.item):
             self.go(self.position)  # first what is open of this item
         else:
             self.next_open()
         return True
+
+    def _write(self, item: str, aspect: str, given: _Label) -> None:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        cells = (self.kind.name, item, aspect, given.label, self.annotator, now, given.note)
+        # on a full disk it raises
+        append_labels(self.path, [dict(zip(LABEL_COLUMNS, cells, strict=True))])
+        self._labels[item, aspect] = given
 
     def _turned(self, label: str) -> str:
         """A preference in the file is about the candidates as given: turn it round when the sides
@@ -536,11 +480,18 @@ class Session:
 
     def shown_label(self, aspect: str) -> str:
         """The key that gives the label which an aspect has; empty without one."""
-        label, _ = self._labels.get((self.item.id, aspect), ("", ""))
+        label = self._labels[self.item.id, aspect].label
         if not label:
             return ""
         key_of = {own: key for key, own in self._label_of_key().items()}
         return key_of.get(self._turned(label), "")  # a label of another scale has no key
+
+
+class _Label(NamedTuple):
+    """What an annotator said of an aspect of an item; an empty label: nothing, or no more."""
+
+    label: str
+    note: str
 
 
 def _check_items(items: Sequence[LabelItem], kind: _LabelKind) -> None:
@@ -550,11 +501,10 @@ def _check_items(items: Sequence[LabelItem], kind: _LabelKind) -> None:
         raise ConfigError(f"{len(items)} items with {len(ids)} ids", "one or more, an id each")
     aspects = "none: the kind has its own" if kind.aspects else "one per keypoint"
     for item in items:
-        name = f"item {item.id!r}"
         if len(item.candidates) != kind.candidates:
             raise ConfigError(
-                f"{name} with {len(item.candidates)} candidates",
+                f"item {item.id!r} with {len(item.candidates)} candidates",
                 f"{kind.candidates} for {kind.name}",
             )
         if bool(kind.aspects) == bool(item.aspects):
-            raise ConfigError(f"{name} with {len(item.aspects)} aspects", aspects)
+            raise ConfigError(f"item {item.id!r} with {len(item.aspects)} aspects", aspects)

@@ -25,14 +25,14 @@ _LIMITS_OF_TOKENS = ("num_predict", "max_completion_tokens")
 class PlannedStep:
     """One row of a Plan: ``calls = cached + remaining``.
 
-    ``cached`` are on the cassette. Seconds are those of what remains (NaN: unknown); ``basis`` says
-    what they rest on.
+    ``cached`` are on the cassette. Seconds are those of what remains; ``basis`` says what they rest
+    on. NaN, printed as "?": not known.
     """
 
     name: str
     calls: int
-    cached: int = 0
-    remaining: int = 0
+    cached: float = 0
+    remaining: float = 0
     seconds: float = math.nan
     basis: str = ""
 
@@ -80,13 +80,15 @@ class Plan:
         width = max(16, *(len(step.name) + 1 for step in steps))
         lines = [f"{'step':<{width}}     calls    cached  remaining    hours"]
         for step in steps:
-            hours = "?"
-            if not math.isnan(step.seconds):
-                hours = f"{step.seconds / 3600:,.2f}"
-            counts = f"{step.calls:>10,}{step.cached:>10,}{step.remaining:>11,}"
+            counts = f"{step.calls:>10,}{_known(step.cached):>10}{_known(step.remaining):>11}"
+            hours = _known(step.seconds / 3600, ",.2f")
             lines.append(f"{step.name:<{width}}{counts}{hours:>9}")
         lines += [f"{step.name}: {step.basis}" for step in self.steps if step.basis]
         return "\n".join([*lines, *self.notes])
+
+
+def _known(count: float, form: str = ",.0f") -> str:
+    return "?" if math.isnan(count) else format(count, form)
 
 
 def plan(
@@ -95,7 +97,7 @@ def plan(
     cassette: Cassette | None = None,
     *,
     seconds_per_call: float = math.nan,
-    recorded: int | None = None,
+    recorded: float | None = None,
     concurrency: int | None = None,
 ) -> Plan:
     """Say what a run will take, without making a call.
@@ -107,8 +109,8 @@ def plan(
         model has now, is subtracted. The others take the mean tokens of what is recorded of the
         step, at the speed of its latest 20 replies.
     seconds_per_call : of a step of which nothing is recorded.
-    recorded : how many calls of each step are on the cassette, where their prompts were looked up.
-        Default: all replies with the model's options count, whatever their prompts.
+    recorded : how many calls of each step are on the cassette, where their prompts were looked up;
+        NaN: not known. Default: all replies with the model's options count, whatever their prompts.
     concurrency : calls under way at a time, by which the seconds are divided. Default: as in `ask`.
     """
     steps = []
@@ -118,7 +120,7 @@ def plan(
         timed = None
         if model is not None and cassette is not None:
             step = _Recorded(Endpoint.of(model), cassette, name)
-            cached = min(count, step.count() if recorded is None else recorded)
+            cached = min(step.count() if recorded is None else recorded, count)
             timed = step.seconds() or replace(step, name=None).seconds()
         call_s, basis = timed or (seconds_per_call, "")
         remaining = count - cached

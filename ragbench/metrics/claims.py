@@ -30,7 +30,7 @@ COUNTS = (
     "n_relevant_chunks",
     "n_recalled_claims",
 )
-GROUPS = {
+CLAIM_GROUPS = {
     "overall": ("precision", "recall", "f1"),
     "retriever": ("claim_recall", "context_precision"),
     "generator": (
@@ -42,7 +42,7 @@ GROUPS = {
         "faithfulness",
     ),
 }
-METRICS = tuple(name for names in GROUPS.values() for name in names)
+CLAIM_METRICS = tuple(name for names in CLAIM_GROUPS.values() for name in names)
 LOWER_IS_BETTER = (
     "relevant_noise_sensitivity",
     "irrelevant_noise_sensitivity",
@@ -59,7 +59,7 @@ IN_RETRIEVED = (
     "faithfulness",
 )
 RETRIEVED_LABELS = ("response_in_retrieved", "reference_in_retrieved")
-RAGCHECKER_NAMES = {name: name for name in METRICS} | {
+RAGCHECKER_NAMES = {name: name for name in CLAIM_METRICS} | {
     "relevant_noise_sensitivity": "noise_sensitivity_in_relevant",
     "irrelevant_noise_sensitivity": "noise_sensitivity_in_irrelevant",
 }
@@ -76,8 +76,8 @@ def claim_metrics(
     response_in_retrieved: Any = None,
     reference_in_retrieved: Any = None,
 ) -> dict[str, float]:
-    """Compute RAGChecker's eleven metrics of one response: a dict of `METRICS` to numbers in [0,
-    1].
+    """Compute RAGChecker's eleven metrics of one response: a dict of `CLAIM_METRICS` to numbers in
+    [0, 1].
 
     Labels are the words Entailment / Neutral / Contradiction, or booleans.
 
@@ -207,7 +207,7 @@ def claim_metrics_table(
     the results' `RETRIEVED_LABELS` too, those against all chunks together; a DataError where a
     result has none.
 
-    DataFrame, one row per result, index ``id``; columns `METRICS` (in [0, 1]) and `COUNTS` (a
+    DataFrame, one row per result, index ``id``; columns `CLAIM_METRICS` (in [0, 1]) and `COUNTS` (a
     relevant chunk entails a reference claim, a recalled claim is one that a chunk entails).
     DataError names id and field of the first result whose labels are missing, misshapen or unknown.
     """
@@ -231,8 +231,8 @@ def claim_metrics_table(
             rows.append(_row(fields, empty, in_retrieved))
         except DataError as error:
             raise DataError(f"result {name!r}: {error.got}", error.expected, error.do) from None
-    table = pd.DataFrame(rows, pd.Index(names, name="id", dtype=object), [*METRICS, *COUNTS])
-    return table.astype(dict.fromkeys(METRICS, float) | dict.fromkeys(COUNTS, np.int64))
+    table = pd.DataFrame(rows, pd.Index(names, name="id", dtype=object), [*CLAIM_METRICS, *COUNTS])
+    return table.astype(dict.fromkeys(CLAIM_METRICS, float) | dict.fromkeys(COUNTS, np.int64))
 
 
 def _row(fields: Mapping[str, Any], empty: float, in_retrieved: bool) -> dict[str, float]:

@@ -25,8 +25,8 @@ from ragbench.stats.inputs import as_list
 from ragbench.text.common import lcs_length
 from ragbench.text.languages import ANY_UNSPACED, HAN, KANA
 from ragbench.text.words import (
+    ONES,
     TENS,
-    UNITS,
     folded,
     stemmer,
     stems,
@@ -39,7 +39,7 @@ _Words = Callable[[str], Sequence[str]]
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_ONE_TO_NINE = [word for word, value in UNITS.items() if 1 <= value <= 9]
+_ONE_TO_NINE = [word for word, value in ONES.items() if 1 <= value <= 9]
 _TENS_IN_WORDS = re.compile(
     rf"(?i)\b(?=[tfsen])({'|'.join(TENS)})(?:[ -]({'|'.join(_ONE_TO_NINE)}))?\b"
 )
@@ -227,8 +227,8 @@ def _folded_word(token: str) -> str:
     sign inside and its unit behind them.
     """
     word = folded(token)
-    if word in UNITS:
-        return f"<{UNITS[word]}>"
+    if word in ONES:
+        return f"<{ONES[word]}>"
     number = _DIGITS.search(token)
     if number is None or token[0].isalpha():
         return re.sub("[−–]", "-", word).replace("♯", "#")
@@ -241,7 +241,7 @@ def _folded_word(token: str) -> str:
 
 
 def _in_digits(match: re.Match[str]) -> str:
-    return str(sum({**UNITS, **TENS}[word.lower()] for word in match.groups() if word))
+    return str(sum({**ONES, **TENS}[word.lower()] for word in match.groups() if word))
 
 
 def token_f1(prediction: str, reference: str | Sequence[str]) -> float:

@@ -18,8 +18,7 @@ from typing import Any
 
 from ragbench.data.ragchecker import CHECKS, RagResult
 from ragbench.errors import ConfigError, check_known
-from ragbench.metrics.claims import LOWER_IS_BETTER, claim_metrics
-from ragbench.metrics.claims import METRICS as CLAIM_METRICS
+from ragbench.metrics.claims import CLAIM_METRICS, LOWER_IS_BETTER, claim_metrics
 from ragbench.metrics.ir_score import ir_score
 from ragbench.metrics.keypoints import (
     KEYPOINT_METRICS,

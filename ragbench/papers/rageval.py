@@ -1,8 +1,9 @@
 """RAGEval's experiment (Zhu et al. 2024, section 5): answers from the first k chunks of so many
 characters, each headed by its document's title, judged by the key points of the true answers.
 
-`grid` is the experiment behind the generation half of Tables 3, 4 and 5, `key_point_scores` the
-judge's part. Notebook 42 has the retrieval half, which needs no model.
+`grid` is the experiment behind the generation half of Tables 3, 4 and 5; ``ragbench.score(rows,
+["keypoints"], judge)`` is the judge's part. Notebook 42 has the retrieval half, which needs no
+model.
 """
 
 from __future__ import annotations
@@ -12,15 +13,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import pandas as pd
-
 from ragbench.chunking import sentence_chunks
 from ragbench.experiment import Experiment
-from ragbench.labelling.keypoints import extract_keypoints, keypoint_verdicts
-from ragbench.metrics.keypoints import VERDICTS, keypoint_metrics
-from ragbench.records import Chunk, Dataset, Document, Question, questions_of
-
-MEASURES = ("completeness", "hallucination", "irrelevance")
+from ragbench.labelling.keypoints import extract_keypoints
+from ragbench.records import Chunk, Dataset, Document
 
 
 def _titled_chunks(documents: Iterable[Document], size: int, language: str) -> list[Chunk]:
@@ -67,30 +63,22 @@ def grid(
     )
 
 
-def key_point_scores(
-    judge: Any, rows: pd.DataFrame, questions: Iterable[Question], **options: Any
-) -> pd.DataFrame:
-    """Judge answers by the key points of their questions: rows of `grid` with `MEASURES` (Eq 3-5),
-    NaN where a verdict was not read.
+def with_key_points(judge: Any, data: Dataset, **options: Any) -> Dataset:
+    """Add the key points of the questions that have none, taken out of their true answers by the
+    judge.
 
-    The data set's own key points are taken; of a question without any the judge takes them out of
-    the true answer first (section 3.3). ``options``: see `ragbench.labelling.asking`.
+    They travel in the rows of `grid`, where ``ragbench.score(rows, ["keypoints"], judge)`` reads
+    them. ``options``: see `ragbench.labelling.asking`.
+
+    Source: RAGEval, section 3.3.
     """
-    questions = list(questions)
-    points = {q.id: q.meta["keypoints"] for q in questions if q.meta.get("keypoints")}
-    bare = [q for q in questions if q.id not in points]
-    texts = [q.text for q in bare]
-    extracted = extract_keypoints(judge, texts, [q.answer for q in bare], **options)
-    points |= dict(zip((q.id for q in bare), extracted, strict=True))
-    rows = rows[rows["status"] == "ok"].reset_index(drop=True)
-    asked = [question.text for question in questions_of([*rows.itertuples()], questions)]
-    of_rows = [points[name] for name in rows["question_id"]]
-    verdicts = keypoint_verdicts(judge, asked, rows["answer"].tolist(), of_rows, **options)
-    scores = pd.DataFrame([_scores(labels) for labels in verdicts], columns=list(MEASURES))
-    return rows.join(scores)
-
-
-def _scores(labels: tuple[str | None, ...] | None) -> dict[str, float]:
-    if labels is None or not set(labels) <= set(VERDICTS):
-        return {}
-    return keypoint_metrics(labels)
+    bare = [q for q in data.questions if not q.meta.get("keypoints")]
+    extracted = extract_keypoints(
+        judge, [q.text for q in bare], [q.answer for q in bare], **options
+    )
+    points = dict(zip((q.id for q in bare), extracted, strict=True))
+    questions = [
+        replace(q, meta=q.meta | {"keypoints": points.get(q.id, q.meta.get("keypoints"))})
+        for q in data.questions
+    ]
+    return replace(data, questions=tuple(questions))

@@ -35,7 +35,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "MLQ": {"k_each": 10, "keep": 5},
     "REO": {},
 }
-RETRIEVERS = tuple(SETTINGS)
+RETRIEVER_NAMES = tuple(SETTINGS)
 TOP_K: Mapping[str, int] = {"BM25": 5, "SIM": 10, "MMR": 10, "MLQ": 5, "REO": 10}
 CUTOFFS = tuple(range(100, 1001, 100))
 # What each table sets apart from `SETTINGS`; all but the first have a generator and a judge.
@@ -168,7 +168,7 @@ def experiment(
 
     check_known("table", [table], TABLES)
     settings = dict(TABLES[table])
-    wanted = settings.pop("retrievers", RETRIEVERS)
+    wanted = settings.pop("retrievers", RETRIEVER_NAMES)
     build = retrievers(models and models.decompose)
     settings |= {
         "match": "exact",

@@ -34,7 +34,7 @@ from ragbench.retrieval.base import Retriever, Searcher, ranked
 from ragbench.text.tokens import TokenOffsets, joined_cutoffs, texts_before
 from ragbench.weights import RERANKER
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _Pair = tuple[str, str]  # query, passage
 
 
@@ -83,7 +83,7 @@ class Hybrid(Retriever):
         return ranked((chunks[name], -score) for score, name in best)
 
 
-def reorder(items: Sequence[T], order: str = "published") -> list[T]:
+def reorder(items: Sequence[_T], order: str = "published") -> list[_T]:
     """Move the best items to both ends.
 
     Parameters

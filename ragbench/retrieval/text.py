@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ragbench.errors import ConfigError, check_known
-from ragbench.text.languages import LANGUAGES, language_of
+from ragbench.text.languages import FUNCTION_WORDS, language_of
 from ragbench.text.layout import undivided
 from ragbench.text.words import STOP_WORDS, folded, stemmer, words
 
@@ -129,13 +129,12 @@ def _folded_jieba_words(text: str) -> list[str]:
 
 
 _TERRIER = Tokenizer("terrier", "ascii", STOP_WORDS, "porter", drop_noise=True, strip_query=True)
-_STEMMERS = [name for name in LANGUAGES if name != "chinese"]
 TOKENIZERS: dict[str, Words] = {
     "terrier": _TERRIER,
     "plain": Tokenizer("plain", "unicode"),
     "split": Tokenizer("split", "space"),
     "words": Tokenizer("words", "words"),
-    **{name: Tokenizer(name, "words", stemmer=name) for name in _STEMMERS},
+    **{name: Tokenizer(name, "words", stemmer=name) for name in FUNCTION_WORDS},
     "chinese": Tokenizer("chinese", "words"),
     "jieba": Tokenizer("jieba", cut=_folded_jieba_words),
 }

@@ -35,7 +35,6 @@ UNSPACED = (
     r"\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
     r"\u1100-\u11ff\uac00-\ud7a3"  # Hangul
 )
-LANGUAGES = (*FUNCTION_WORDS, "chinese")
 # Share of the words that must be function words of the language; running text has 0.25 to 0.5. Of
 # German and French more, since Spanish has up to 0.25 of the French ones.
 _LEAST_SHARE = {"english": 0.08, "german": 0.3, "french": 0.3}
@@ -50,8 +49,8 @@ _LEAST_KANA = 0.05  # of the characters of a Japanese text; a Chinese one may qu
 
 
 def language_of(texts: Iterable[str]) -> str | None:
-    """Name the language most of some texts, read as one, is written in, of `LANGUAGES`; None when
-    nothing tells.
+    """Name the language most of some texts, read as one, is written in, of `FUNCTION_WORDS` or
+    "chinese"; None when nothing tells.
 
     >>> language_of(["Wer gründete die Mühle?"])
     'german'

@@ -22,7 +22,7 @@ _UNITS = (
     "eighteen nineteen"
 )
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-UNITS = {word: value for value, word in enumerate(_UNITS.split())}
+ONES = {word: value for value, word in enumerate(_UNITS.split())}
 TENS = dict(zip(_TENS.split(), range(20, 100, 10), strict=True))
 
 _LINES = Path(__file__).with_name("stop_words.txt").read_text(encoding="utf-8").splitlines()

@@ -13,19 +13,19 @@ from typing import Any
 import ipywidgets as w
 import pandas as pd
 
-from ragbench.data.ragchecker import LABELS, RagResult, claim_text
+from ragbench.data.ragchecker import CLAIM_LABELS, RagResult, claim_text
 from ragbench.errors import DataError, check_known
-from ragbench.metrics.claims import COUNTS, LOWER_IS_BETTER, METRICS, claim_metrics_table
+from ragbench.metrics.claims import CLAIM_METRICS, COUNTS, LOWER_IS_BETTER, claim_metrics_table
 from ragbench.widgets.base import HTML, Panel
 
 _AS_GIVEN = "as given"
-_ORDERS = [(f"{name.replace('_', ' ')}, worst first", name) for name in METRICS]
-_ENTAILED = LABELS[0]
+_ORDERS = [(f"{name.replace('_', ' ')}, worst first", name) for name in CLAIM_METRICS]
+_ENTAILED = CLAIM_LABELS[0]
 # Label -> symbol, class of the cell, and words.
 _LOOKS = {
-    LABELS[0]: ("✓", "rb-entailed", LABELS[0]),
-    LABELS[1]: ("–", "rb-neutral", LABELS[1]),
-    LABELS[2]: ("✗", "rb-contradicted", LABELS[2]),
+    CLAIM_LABELS[0]: ("✓", "rb-entailed", CLAIM_LABELS[0]),
+    CLAIM_LABELS[1]: ("–", "rb-neutral", CLAIM_LABELS[1]),
+    CLAIM_LABELS[2]: ("✗", "rb-contradicted", CLAIM_LABELS[2]),
     None: ("?", "rb-unread", "no label"),
 }
 # Side -> the other answer, and the checks of this side's claims: against that answer, against the
@@ -81,7 +81,7 @@ class ClaimInspector(Panel):
     @property
     def metrics(self) -> dict[str, float]:
         """The eleven metrics of the result that is shown, in [0, 1]; NaN where undefined."""
-        return self._scores.loc[self.choice.value, list(METRICS)].to_dict()
+        return self._scores.loc[self.choice.value, list(CLAIM_METRICS)].to_dict()
 
     def show(self, result_id: str | int) -> None:
         """Show the result with this id; ConfigError for an unknown one."""
@@ -129,7 +129,7 @@ class ClaimInspector(Panel):
 
     def _show_result(self) -> None:
         scores = self._scores.loc[self.choice.value]
-        numbers = [[name.replace("_", " "), _number(scores[name])] for name in METRICS]
+        numbers = [[name.replace("_", " "), _number(scores[name])] for name in CLAIM_METRICS]
         sides = {side: self.rows(side) for side in _SIDES}
         relevant = set()
         for _, labels in sides["reference"]:
@@ -160,7 +160,7 @@ def _scores_of(result: RagResult) -> dict[str, Any]:
     gaps = result.missing()
     if gaps:
         note = f"not checked, or unread labels: {', '.join(gaps)}".replace("_", " ")
-        return dict.fromkeys(METRICS, math.nan) | {"note": note}
+        return dict.fromkeys(CLAIM_METRICS, math.nan) | {"note": note}
     scores = claim_metrics_table([result]).iloc[0].to_dict()
     # a matrix without rows does not tell how many chunks there were
     scores["n_chunks"] = len(result.chunks)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +67,6 @@ _KEYS = """<style onload="
 .rb-asked { margin: 2px 0; padding: 2px 8px; border-left: 4px solid transparent; }
 .rb-asked.rb-now { border-left-color: var(--rb-1); background: var(--rb-1-soft); }
 </style>"""
-_NAVIGATION = {
-    "back": ("← Back", "The item before"),
-    "forward": ("Next →", "The item after"),
-    "open": ("Next open (Enter)", "The next item without a label"),
-    "up": ("↑", "The question before"),
-    "down": ("↓", "The question after"),
-    "undo": ("Undo (Backspace)", "Take the last label back"),
-}
 # Of the thesis's categories: they have no order, and 4 is *wrong*.
 _LOOKS = {"5": "rb-right", "4": "rb-wrong", "2": "rb-partly", "3": "rb-partly", "1": "rb-nothing"}
 _EVERY = "all items"
@@ -114,9 +107,7 @@ class LabellingTool(Panel):
         path: str | Path | None = None,
         seed: int | None = 0,
     ) -> None:
-        if not path:
-            in_a_file_name = re.sub(r'[<>:"|?*\\/]', "-", annotator.strip())
-            path = results_dir("labels") / f"{kind}_{in_a_file_name}.csv"
+        path = path or _label_file(kind, annotator)
         self.session = Session(items, kind, annotator, path, seed)
         self._shown = -1
         self._head = ipywidgets.HTML()
@@ -124,11 +115,14 @@ class LabellingTool(Panel):
         self._asked = ipywidgets.HTML()
         self._agreement = ipywidgets.HTML()
         self._note = ipywidgets.Text(description="Note", placeholder="saved with the next label")
-        self._buttons = {key: self._press(key, "", self._label) for key in "0123456789"}
+        self._buttons = {key: self._press(key, partial(self._label, key)) for key in "0123456789"}
         self._choices = self.row([])
-        n = len(self.session.items)
         self._place = ipywidgets.BoundedIntText(
-            1, min=1, max=n, description="Item", layout=ipywidgets.Layout(width="150px")
+            1,
+            min=1,
+            max=len(self.session.items),
+            description="Item",
+            layout=ipywidgets.Layout(width="150px"),
         )
         self._filter = ipywidgets.Dropdown(
             options=[_EVERY, _OPEN, _NOTED, _DIFFERENT], description="← → over"
@@ -141,21 +135,28 @@ class LabellingTool(Panel):
 
     def _rows(self) -> list[ipywidgets.Widget]:
         """What stands in the form, from top to bottom."""
-        ways = {
-            name: self._press(name, words, self._move, hint)
-            for name, (words, hint) in _NAVIGATION.items()
-        }
+        session = self.session
         keys = "digits label, ← → move, ↑ ↓ choose the question, Enter next open, Backspace undo."
         hint = f"<span class='rb-quiet'>Click the form, then: {keys}</span>"
-        above = [ipywidgets.HTML(hint), self._head, self._item]
+        ways = [
+            self._press("back", partial(self._step, -1), "← Back", "The item before"),
+            self._press("forward", partial(self._step, 1), "Next →", "The item after"),
+            self._press("open", session.next_open, "Next open (Enter)", "Of those without a label"),
+            self._press("up", partial(session.step_aspect, -1), "↑", "The question before"),
+            self._press("down", partial(session.step_aspect, 1), "↓", "The question after"),
+            self._press("undo", session.undo, "Undo (Backspace)", "Take the last label back"),
+        ]
         compare = self.button("Show agreement", lambda: self._draw_agreement(asked=True))
-        below = [
+        return [
+            ipywidgets.HTML(hint),
+            self._head,
+            self._item,
+            self._asked,
             self._choices,
-            self.row([*ways.values(), self._note]),
+            self.row([*ways, self._note]),
             self.row([self._place, self._filter, compare]),
             self._agreement,
         ]
-        return [*above, self._asked, *below]
 
     def __repr__(self) -> str:
         # ipywidgets' own would write every text of the item into a saved notebook.
@@ -186,22 +187,18 @@ class LabellingTool(Panel):
         rows = current(load_labels(session.path.parent), session.kind.name)
         return rows[rows["annotator"] != session.annotator]
 
-    def _differing(self) -> set[str]:
-        """The items of which somebody else says something else."""
-        both = self.session.labels.merge(self._others(), on=["item", "aspect"])
-        return set(both.loc[both["label_x"] != both["label_y"], "item"])
-
     def _press(
-        self, name: str, words: str, action: Callable[[str], None], hint: str = ""
+        self, name: str, action: Callable[[], Any], words: str = "", hint: str = ""
     ) -> ipywidgets.Button:
+        """Make a button that a key presses, see `_KEYS`."""
         layout = ipywidgets.Layout(width="auto")
-        button = self.button(words, lambda: self._after(action, name), tooltip=hint, layout=layout)
+        button = self.button(words, partial(self._after, action), tooltip=hint, layout=layout)
         button.add_class(f"rb-press-{name}")
         return button
 
-    def _after(self, action: Callable[[str], None], name: str) -> None:
+    def _after(self, action: Callable[[], Any]) -> None:
         try:
-            action(name)
+            action()
         finally:  # whatever failed, keys are for the item that is shown
             self._draw()
 
@@ -212,47 +209,31 @@ class LabellingTool(Panel):
         if self.session.done != before:
             self._draw_agreement()
 
-    def _move(self, way: str) -> None:
-        session = self.session
-        if way == "open":
-            session.next_open()
-        elif way == "up":
-            session.step_aspect(-1)
-        elif way == "down":
-            session.step_aspect(1)
-        elif way == "undo":
-            session.undo()
-        else:
-            self._step(backwards=way == "back")
-
-    def _step(self, *, backwards: bool) -> None:
-        """Show the next item of those chosen, or the one before; stay at the ends."""
-        session = self.session
-        chosen = self._chosen()
-        if backwards:
-            before = [place for place in chosen if place < session.position]
-            session.go(max(before, default=session.position))
-        else:
-            after = [place for place in chosen if place > session.position]
-            session.go(min(after, default=session.position))
+    def _step(self, by: int) -> None:
+        """Show the next item of those chosen (1), or the one before (-1); stay at the ends."""
+        here = self.session.position
+        beyond = [place for place in self._chosen() if (place - here) * by > 0]
+        self.session.go(min(beyond, key=lambda place: abs(place - here), default=here))
 
     def _chosen(self) -> list[int]:
         """The positions of the items that the filter names."""
         session = self.session
-        if self._filter.value == _EVERY:
-            return [*range(len(session.items))]
-        if self._filter.value == _OPEN:
+        chosen = self._filter.value
+        if chosen == _OPEN:
             return session.open_positions()
-        if self._filter.value == _NOTED:
-            return [i for i, item in enumerate(session.items) if session.note(item)]
-        differing = self._differing()
-        return [i for i, item in enumerate(session.items) if item.id in differing]
+        ids = {item.id for item in session.items}
+        if chosen == _NOTED:
+            ids = {item.id for item in session.items if session.note(item)}
+        elif chosen == _DIFFERENT:
+            both = session.labels.merge(self._others(), on=["item", "aspect"])
+            ids = set(both.loc[both["label_x"] != both["label_y"], "item"])
+        return [place for place, item in enumerate(session.items) if item.id in ids]
 
     def _jump(self, change: Mapping[str, Any]) -> None:
         """Show the item of the number that was typed."""
         place = change["new"] - 1
         if place != self.session.position:
-            self._after(lambda _: self.session.go(place), "")
+            self._after(partial(self.session.go, place))
 
     def _draw(self) -> None:
         session = self.session
@@ -297,3 +278,8 @@ class LabellingTool(Panel):
             agreement=table["agreement"].map("{:.0%}".format), kappa=kappa
         )
         self._agreement.value = shown.to_html(index=False, border=0) if len(shown) else ""
+
+
+def _label_file(kind: str, annotator: str) -> Path:
+    in_a_file_name = re.sub(r'[<>:"|?*\\/]', "-", annotator.strip())
+    return results_dir("labels") / f"{kind}_{in_a_file_name}.csv"

@@ -75,11 +75,11 @@ def test_grades_by_keyboard_and_mouse_are_on_the_disk_and_resumed(open_notebook,
     assert [form.rows()[-1][name] for name in ("item", "label")] == [order[2], "2"]
     form.press("ArrowLeft", sees="item 4 of 5")
     form.press("Enter", sees="item 5 of 5")
-    form.press("Backspace", 4, "item 3 of 5")  # the correction is taken back
-    form.press("2", 5, "item 5 of 5 · 4 done")
+    form.press("Backspace", 6, "item 3 of 5")  # the correction is taken back
+    form.press("2", 7, "item 5 of 5 · 4 done")
     form.press("9")  # no grade
     form.book.page.wait_for_timeout(200)
-    assert len(form.rows()) == 5
+    assert len(form.rows()) == 7
     # JupyterLab took none of the keys: in its command mode a digit makes a heading of the cell.
     assert form.book.page.locator(".jp-MarkdownCell").count() == 0
     assert not form.book.errors
@@ -87,7 +87,7 @@ def test_grades_by_keyboard_and_mouse_are_on_the_disk_and_resumed(open_notebook,
     again = Form(open_notebook([GRADES, tool("grade", path)], theme="dark"), path)
     again.out.get_by_text("item 5 of 5 · 4 done").wait_for()
     again.focus()
-    again.press("3", 6, "all done")
+    again.press("3", 8, "all done")
     assert not again.book.errors
 
     # A second person, who sees one of the five otherwise.

@@ -19,7 +19,7 @@ from notebook_parts import parts
 from ragbench import papers
 from ragbench.data import load_ragchecker_baselines, load_ragchecker_meta, read_ragchecker
 from ragbench.data.files import read_jsonl
-from ragbench.data.ragchecker import ASPECTS, LABELS, RetrievedText, claim_text
+from ragbench.data.ragchecker import ASPECTS, CLAIM_LABELS, RetrievedText, claim_text
 from ragbench.errors import DataError, NotHereError
 
 RECORD = {
@@ -110,7 +110,7 @@ def test_undefined_metric_is_null_in_the_file_and_nan_here(put):
         ),
         (
             {"answer2response": ["Neutral", "entailment"]},
-            ["'answer2response.1' is 'entailment'", *LABELS],
+            ["'answer2response.1' is 'entailment'", *CLAIM_LABELS],
         ),
         (
             {"answer2response": ["Neutral"]},

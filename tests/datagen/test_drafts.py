@@ -173,7 +173,7 @@ def test_a_person_accepts_and_drops_drafts_and_only_the_accepted_are_written(que
     path = tmp_path / "labels.csv"
     tool = LabellingTool(rb.draft_items(loaded), "draft", "ab", path, None)
     assert "40 metres" in tool._item.value
-    tool._after(tool._label, "1")
+    tool._buttons["1"].click()
     assert Session(tool.session.items, "draft", "ab", path, None).done == 1
     to = tmp_path / "accepted.jsonl"
     counts = rb.accept_drafts(loaded, path, to)

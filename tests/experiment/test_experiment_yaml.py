@@ -108,7 +108,7 @@ def test_a_model_takes_its_options(tmp_path):
         ("data: minihop\nretriever: BM25\n", r"there is no key 'name'\n.*chunker"),
         (HEAD.replace("name: mine", "name: 7"), r"name is 7\n(.|\n)*quotes"),
         (HEAD.replace("mine", '"a\\nb"'), r"name 'a\\nb'\n.*at most 200 bytes"),
-        (HEAD + "N:\n", r"experiment\.yaml, line 5: N has None"),
+        (HEAD + "N:\n", r"experiment\.yaml, line 5: N is None"),
         (HEAD.replace("BM25", "{b: {use: BM25, tokenizer: germn}}"), r"retriever\.b: .*'germn'"),
         (HEAD.replace("BM25", "{s: {use: SIM, tokenizer: german}}"), r"option of SIM 'tokenizer'"),
         (HEAD.replace("BM25", "BM26"), r"retriever\.BM26: .*'BM26'\n.*\n.*mean 'BM25'"),
@@ -159,10 +159,9 @@ def test_a_file_that_cannot_work_is_told_with_its_key(tmp_path, text, message):
         ("name: 1.10", "name is 1.1"),
         ("chunker: {use: token_chunks, size: 60, overlap: 0,2}", "unknown option"),
         ("chunker:\n  use: token_chunks\n  overlap: 0,2", "chunker.token_chunks"),
-        ("k: 010", "k has '010'"),
-        ("N: [1:30]", "N has '1:30'"),
+        ("k: 010", "k is '010'"),
+        ("N: [1:30]", "N is '1:30'"),
         ("begin_token: on", "begin_token is 'on'"),
-        ("labels: " + "{a: &a 1, b: [" + "*a, " * 21 + "]}", "aliases"),
     ],
 )
 def test_what_is_written_is_read_as_text_and_refused_with_its_line(tmp_path, line, said):
@@ -171,7 +170,7 @@ def test_what_is_written_is_read_as_text_and_refused_with_its_line(tmp_path, lin
     with pytest.raises(ConfigError) as caught:
         parsed(tmp_path, "\n".join([*head, line, ""]))
     assert said in str(caught.value)
-    assert "line" in str(caught.value) or said == "aliases"
+    assert "line" in str(caught.value)
 
 
 def test_values_and_labels_are_what_is_written(tmp_path):

@@ -1,15 +1,20 @@
 """The plan of a run and its metrics, beside what both then ask."""
 
 import json
+import math
+import re
 import zlib
+from dataclasses import replace
 
 import pytest
-from experiment_parts import TOWNS, live
+from experiment_parts import TOWNS, Counting, live, live_rows, people, towns
 from fake_ollama import FakeOllama, example
 
 import ragbench as rb
-from ragbench.cli import _label_plan, _metrics, main
+from ragbench.cli import main
+from ragbench.embedding import CachedEmbeddings
 from ragbench.llm import Cassette
+from ragbench.retrieval import Dense
 
 
 def sentences(request):
@@ -58,8 +63,7 @@ def test_a_plan_is_within_a_factor_of_two_of_what_is_asked(tmp_path, name, recor
 
 def remaining(grid):
     """Return the calls that a plan says are left, by step."""
-    planned = grid.plan() + _label_plan(grid, _metrics(grid))
-    return {step.name: step.remaining for step in planned if step.name != "retrieve"}
+    return {step.name: step.remaining for step in grid.plan() if step.name != "retrieve"}
 
 
 def test_a_plan_says_that_the_run_will_stop_after_a_new_pull(tmp_path, capsys, monkeypatch):
@@ -85,3 +89,24 @@ def test_hours_are_divided_by_the_calls_under_way(tmp_path, fake):
             rb.llm.plan({"x": 12}, fake.model(), tape, concurrency=count) for count in (None, 4)
         )
     assert one.total.seconds == pytest.approx(4 * four.total.seconds)
+
+
+def test_what_is_recorded_is_not_known_while_vectors_are_missing(tmp_path):
+    embedder = CachedEmbeddings(Counting(), folder=tmp_path)
+    axes = {"retriever": {"SIM": lambda chunks: Dense(chunks, embedder)}, "judge": None, "N": 20}
+    with FakeOllama(reply=towns) as server:
+        live_rows(tmp_path, server, **axes)
+        asked = len(server.calls)
+        same = live(tmp_path, server, **axes).plan()
+        assert (same["generation"].cached, same["generation"].remaining) == (2, 0)
+        # a document was edited: its text has no vector yet
+        data = {"people": replace(people(2), documents=people(3).documents[1:])}
+        plan = live(tmp_path, server, **axes, data=data).plan()
+        assert len(server.calls) == asked
+    assert plan["embed"].calls == 1
+    step = plan["generation"]
+    assert step.calls == 2
+    assert math.isnan(step.cached)
+    assert math.isnan(step.remaining)
+    assert re.search(r"generation +2 +\? +\? +\?", str(plan))
+    assert "generation: what of it is recorded is known once vectors" in str(plan)

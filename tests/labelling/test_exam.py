@@ -92,11 +92,6 @@ def test_grades_are_counted_by_the_persons_grade():
         exam.confusion("nobody", "faithfulness")
 
 
-def test_grades_without_their_columns_are_refused():
-    with pytest.raises(DataError, match="measure"):
-        exam_report(pd.DataFrame({"question_id": ["p"], "system": ["s"], "grade": [4]}))
-
-
 def test_the_first_twenty_questions_are_of_twenty_conversations():
     data = load_mtrag()
     order = exam_prompts(data)["question_id"].unique()
@@ -135,12 +130,6 @@ def test_a_judge_is_asked_once_per_answer_and_measure_beside_people_and_referenc
     assert exam.table["scale"].tolist() == ["1 to 4"] * 6 + ["1 to 5"] * 6
     graders = {grader for labels, _, grader in summary.columns if labels == "MiniHop, reference"}
     assert graders == {"ollama:llama3:8b", "always 5", "contained"}
-    worst = exam.worst(1)
-    assert worst["measure"].tolist() != []
-    first = worst.iloc[0]
-    rows = exam.grades[exam.grades["measure"] == first["measure"]]
-    assert first["miss"] == (rows["grade"] - rows["people"]).abs().max()
-    assert first["answer"] in rows["answer"].tolist()
 
 
 def test_a_grade_outside_the_scale_is_unscored():
@@ -209,7 +198,8 @@ def test_two_judges_are_compared_on_the_same_answers():
         assert not row.accuracy_low > row.accuracy
     differ = exam.disagreements("judge double", "harsh double")
     assert len(differ) == exam.differences()["differ"].sum() > 0
-    assert differ["grade_second"].eq(2).all()
+    assert differ["harsh double"].eq(2).all()
+    assert differ["people"].isin(range(1, 6)).all()
     assert exam.differences()["differ"].tolist() == [10, 0]  # half of all 20
     with pytest.raises(ConfigError, match="unknown judge 'nobody'"):
         exam.disagreements("nobody", "harsh double")

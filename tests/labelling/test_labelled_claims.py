@@ -7,7 +7,7 @@ import pytest
 
 from ragbench import stats
 from ragbench.data import load_minihop
-from ragbench.data.ragchecker import LABELS
+from ragbench.data.ragchecker import CLAIM_LABELS
 from ragbench.errors import ConfigError
 from ragbench.labelling.claims import load_labelled_claims
 
@@ -26,7 +26,7 @@ def test_there_are_hundreds_of_claims_about_a_third_of_each_label_in_either_spli
     assert claims["text"].tolist() == [texts[title] for title in claims["document"]]
     for split in ("dev", "test"):
         shares = load_labelled_claims(split=split)["label"].value_counts(normalize=True)
-        assert set(shares.index) == set(LABELS)
+        assert set(shares.index) == set(CLAIM_LABELS)
         assert shares.between(0.3, 0.36).all()
         assert len(load_labelled_claims(split=split)) == (claims["split"] == split).sum() > 200
     with pytest.raises(ConfigError, match="dev, test"):

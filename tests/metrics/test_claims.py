@@ -17,9 +17,9 @@ from ragbench.errors import DataError
 from ragbench.metrics import claims
 from ragbench.metrics.claims import (
     CHECKS,
+    CLAIM_METRICS,
     COUNTS,
     IN_RETRIEVED,
-    METRICS,
     claim_metrics,
     claim_metrics_table,
 )
@@ -123,13 +123,13 @@ NUMBERS = (
     2 / 13,
     7 / 13,
 )
-BY_HAND = dict(zip(METRICS, NUMBERS, strict=True))
+BY_HAND = dict(zip(CLAIM_METRICS, NUMBERS, strict=True))
 
 
 def test_all_eleven_metrics_and_the_counts_worked_by_hand():
     scores = claim_metrics(*EXAMPLE)
     row = claim_metrics_table([labelled(EXAMPLE)]).loc["q"]
-    assert list(scores) == list(METRICS)
+    assert list(scores) == list(CLAIM_METRICS)
     assert scores == pytest.approx(BY_HAND)
     assert row[list(COUNTS)].tolist() == [13, 5, 3, 2, 4]
     assert {type(value) for value in scores.values()} == {float}
@@ -204,10 +204,10 @@ def test_metrics_equal_the_definitions_with_sets(sets, empty):
 def test_many_results_of_different_sizes_score_as_each_alone(sets):
     table = claim_metrics_table(labelled(one, f"q{i}") for i, one in enumerate(sets))
     assert table.index.tolist() == [f"q{i}" for i in range(len(sets))]
-    assert table.columns.tolist() == [*METRICS, *COUNTS]
-    assert table.dtypes.tolist() == [np.float64] * len(METRICS) + [np.int64] * len(COUNTS)
+    assert table.columns.tolist() == [*CLAIM_METRICS, *COUNTS]
+    assert table.dtypes.tolist() == [np.float64] * len(CLAIM_METRICS) + [np.int64] * len(COUNTS)
     for (_, row), one in zip(table.iterrows(), sets, strict=True):
-        assert same(row[list(METRICS)].to_dict(), slow(*one))
+        assert same(row[list(CLAIM_METRICS)].to_dict(), slow(*one))
         assert row[list(COUNTS[:2])].tolist() == [len(one[0]), len(one[1])]
 
 
@@ -230,20 +230,20 @@ def test_labels_may_be_words_numbers_arrays_or_frames():
 UNDEFINED = {
     "no response claim": (
         ([], [1, 0], np.empty((0, 2)), [[1, 0], [0, 0]]),
-        {"precision", "f1", *METRICS[6:]},
+        {"precision", "f1", *CLAIM_METRICS[6:]},
     ),
     "no response claim, a list": (
         ([], [1, 0], [], [[1, 0], [0, 0]]),
-        {"precision", "f1", *METRICS[6:]},
+        {"precision", "f1", *CLAIM_METRICS[6:]},
     ),
     "no reference claim": (
         ([1, 0], [], [[1, 0], [0, 0]], []),
-        {"recall", "f1", *METRICS[3:8]},
+        {"recall", "f1", *CLAIM_METRICS[3:8]},
     ),
-    "no chunk": (([1, 0], [1], [[], []], [[]]), set(METRICS[4:])),
-    "no chunk, a list": (([1, 0], [1], [], []), set(METRICS[4:])),
+    "no chunk": (([1, 0], [1], [[], []], [[]]), set(CLAIM_METRICS[4:])),
+    "no chunk, a list": (([1, 0], [1], [], []), set(CLAIM_METRICS[4:])),
     "nothing recalled": (([1, 0], [1], [[1], [1]], [[0]]), {"context_utilization"}),
-    "nothing": (([], [], [], []), set(METRICS)),
+    "nothing": (([], [], [], []), set(CLAIM_METRICS)),
 }
 
 
@@ -257,7 +257,7 @@ def test_what_is_undefined_is_nan_and_zero_only_by_name(sets, undefined):
 
 def test_no_result_at_all_gives_an_empty_table():
     table = claim_metrics_table([])
-    assert (len(table), list(table)) == (0, [*METRICS, *COUNTS])
+    assert (len(table), list(table)) == (0, [*CLAIM_METRICS, *COUNTS])
 
 
 def test_averages_leave_out_what_is_undefined():
@@ -362,7 +362,7 @@ def test_recorded_example_is_reproduced_per_question_and_overall(data_mirror):
     recorded = read_ragchecker(data_mirror / "ragchecker" / "examples" / "checking_outputs.json")
     table = claim_metrics_table(recorded.results)
     assert len(table) == 2
-    ours = table[list(METRICS)].rename(columns=claims.RAGCHECKER_NAMES)
+    ours = table[list(CLAIM_METRICS)].rename(columns=claims.RAGCHECKER_NAMES)
     assert ours.to_dict("index") == {result.id: result.metrics for result in recorded.results}
     assert ragchecker_averages(table) == recorded.metrics
 

@@ -199,7 +199,7 @@ def gold_documents(data):
 def test_hotpotqas_string_scores_follow_from_the_shipped_texts(hotpotqa):
     budgets = {("BM25", n) for n in recorded.thesis.CUTOFFS} | {("LLM only", 0)}
     assert hotpotqa.groupby(["retriever", "N"]).size().to_dict() == dict.fromkeys(
-        budgets | {(name, 1000) for name in recorded.thesis.RETRIEVERS}, 200
+        budgets | {(name, 1000) for name in recorded.thesis.RETRIEVER_NAMES}, 200
     )
     for name, metric in recorded.STRING_METRICS.items():
         scores = list(map(metric, hotpotqa["answer"], hotpotqa["reference"]))
@@ -210,7 +210,7 @@ def test_hotpotqas_string_scores_follow_from_the_shipped_texts(hotpotqa):
 def test_hotpotqas_labels_are_a_census_of_the_planned_cells_of_the_first_60_questions(hotpotqa):
     graded = hotpotqa[hotpotqa["grade"].notna()]
     planned = {("LLM only", 0), *(("BM25", n) for n in (100, 300, 500))}
-    planned |= {(name, 1000) for name in recorded.thesis.RETRIEVERS}
+    planned |= {(name, 1000) for name in recorded.thesis.RETRIEVER_NAMES}
     planned |= {("BM25", 800), ("BM25", 900)}  # each answer there is one of N = 1000, too
     assert graded.groupby(["retriever", "N"]).size().to_dict() == dict.fromkeys(planned, 60)
     questions = pd.read_json(packaged_data("hotpotqa", "questions.jsonl"), lines=True)

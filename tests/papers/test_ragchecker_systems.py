@@ -15,7 +15,7 @@ from ragbench.data.ragchecker import RagResult, RetrievedText
 from ragbench.errors import DataError
 from ragbench.labelling.claims import ragchecker_labels
 from ragbench.llm import Cassette, chat_model
-from ragbench.metrics.claims import METRICS
+from ragbench.metrics.claims import CLAIM_METRICS
 from ragbench.papers import ragchecker as rc
 from ragbench.records import Dataset, Document, Question
 from ragbench.stats import means
@@ -113,12 +113,12 @@ def test_failed_rows_are_counted_with_every_metric_missing():
     made = labelled(*(result(name, "1", ("01", "00")) for name in ("BM25", "SIM")))
     scores = DIAGNOSIS.metric_scores(GRID, ROWS, made)
     assert scores["scored"].tolist() == [True, True, False, False]
-    assert scores[list(METRICS)].isna().all(axis=1).tolist() == [False, False, True, True]
+    assert scores[list(CLAIM_METRICS)].isna().all(axis=1).tolist() == [False, False, True, True]
     names = ["question_id", "retriever", "precision", "claim_recall"]
     assert scores.loc[0, names].tolist() == ["q1", "BM25", 1, 0.5]
-    table = means(scores, SYSTEM, METRICS, resamples=10).set_index(["retriever", "metric"])
+    table = means(scores, SYSTEM, CLAIM_METRICS, resamples=10).set_index(["retriever", "metric"])
     assert table.loc[("BM25", "precision"), ["mean", "n", "unscored"]].tolist() == [1, 1, 1]
-    assert len(table) == 2 * len(METRICS)
+    assert len(table) == 2 * len(CLAIM_METRICS)
 
 
 def test_a_run_shows_all_20_chunks(tmp_path, minilm):

@@ -17,6 +17,8 @@ QUESTIONS = (
     rb.Question("q1", "When did Tarn grow?", "In 1841.", meta={"keypoints": ("1841", "It hired")}),
     rb.Question("q2", "What did Voss sell?", "A mill.", meta={"keypoints": None}),
 )
+DATA = rb.Dataset("dragonball", QUESTIONS, DOCUMENTS)
+SHARES = ["completeness", "keypoints_hallucination", "irrelevance"]
 BM25 = {"BM25": partial(make_retriever, "BM25", variant="lucene")}
 
 
@@ -31,8 +33,7 @@ def model(server, **options):
     return rb.chat_model("ollama:llama3:8b", host=server.url, **options)
 
 
-def run(generator, settings=((512, 1),), language="en"):
-    data = rb.Dataset("dragonball", QUESTIONS, DOCUMENTS)
+def run(generator, settings=((512, 1),), language="en", data=DATA):
     models = {"llama3": model(generator, num_predict=256)}
     return rageval.grid("live", data, language, BM25, models, settings).run(progress=False)
 
@@ -70,16 +71,17 @@ def test_own_key_points_are_judged_and_missing_ones_are_taken_from_the_true_answ
         return default_reply(body)
 
     judge.reply = reply
-    rows = run(generator)
-    scores = rageval.key_point_scores(model(judge), rows, QUESTIONS, progress=False)
-    assert len(extracted) == 1
+    data = rageval.with_key_points(model(judge), DATA, progress=False)
+    assert len(extracted) == len(judge.calls) == 1
+    assert [q.meta["keypoints"][0] for q in data.questions] == ["1841", "Voss sold it."]
+    scores = rb.score(run(generator, data=data), ["keypoints"], model(judge), progress=False)
     assert len(judge.calls) == 1 + 2 + 3  # q2's key points; then each of q1's and of q2's
     assert scores["question_id"].tolist() == ["q1", "q2"]
-    assert scores[list(rageval.MEASURES)].sum(axis=1).tolist() == [1, 1]
+    assert scores[SHARES].sum(axis=1).tolist() == [1, 1]
 
 
 def test_a_verdict_that_is_not_read_leaves_its_answer_unscored(servers):
     generator, judge = servers
     judge.reply = lambda body: "I cannot say."
-    scores = rageval.key_point_scores(model(judge), run(generator), QUESTIONS)
-    assert scores[list(rageval.MEASURES)].isna().all(axis=None)
+    scores = rb.score(run(generator), ["keypoints"], model(judge), progress=False)
+    assert scores[SHARES].isna().all(axis=None)

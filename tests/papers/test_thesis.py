@@ -55,7 +55,7 @@ def test_every_retriever_keeps_the_number_of_chunks_of_the_published_run(minihop
     _, _, rows = minihop_rows
     longest = rows["hits"].str.len().groupby(rows["retriever"], sort=False).max()
     assert longest.to_dict() == {"BM25": 5, "SIM": 10, "MMR": 10, "MLQ": 5, "REO": 10}
-    assert tuple(longest.index) == thesis.RETRIEVERS
+    assert tuple(longest.index) == thesis.RETRIEVER_NAMES
 
 
 def test_reo_holds_the_chunks_of_sim_with_the_best_one_last(minihop_rows):

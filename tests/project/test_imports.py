@@ -1,6 +1,7 @@
 """Imports point down the list of rooms, those inside functions included, and go in no circle."""
 
 import ast
+from collections import defaultdict
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -63,6 +64,18 @@ def test_imports_point_down():
 def test_no_modules_import_each_other():
     edges = {module: others - {"ragbench"} for module, others in graph().items()}
     TopologicalSorter(edges).prepare()  # a CycleError names a circle
+
+
+def test_a_public_constant_has_its_name_to_itself():
+    homes = defaultdict(list)
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            targets = getattr(node, "targets", [getattr(node, "target", None)])
+            for name in (target.id for target in targets if isinstance(target, ast.Name)):
+                if name.isupper() and not name.startswith("_"):
+                    homes[name].append(str(path.relative_to(PACKAGE)))
+    del homes["HOMES"]  # each package's table of its lazy names
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}
 
 
 def test_every_room_has_its_level():

@@ -8,17 +8,17 @@ import pandas as pd
 import pytest
 
 from ragbench.data.ragchecker import (
-    LABELS,
+    CLAIM_LABELS,
     RagResult,
     RagResults,
     RetrievedText,
     read_ragchecker,
 )
 from ragbench.errors import ConfigError, DataError
-from ragbench.metrics.claims import METRICS
+from ragbench.metrics.claims import CLAIM_METRICS
 from ragbench.widgets import ClaimInspector
 
-E, N, C = LABELS
+E, N, C = CLAIM_LABELS
 LAKE = "Lake Geneva lies between two countries. It is 310 metres deep. The Rhône flows through it."
 SHELLEY = "Mary Shelley wrote a novel. She ran away at sixteen."
 # Two chunks, three claims on each side. Chunk 1 entails a reference claim, so it is the relevant
@@ -47,7 +47,11 @@ EXAMPLE = {
 # One of three claims right; two of three reference claims in chunk 1, one of which the response
 # uses; the second response claim comes from the other chunk, the third from none.
 BY_HAND = dict(
-    zip(METRICS, (1 / 3, 1 / 3, 1 / 3, 2 / 3, 1 / 2, 1 / 2, 0, 1 / 3, 1 / 3, 0, 2 / 3), strict=True)
+    zip(
+        CLAIM_METRICS,
+        (1 / 3, 1 / 3, 1 / 3, 2 / 3, 1 / 2, 1 / 2, 0, 1 / 3, 1 / 3, 0, 2 / 3),
+        strict=True,
+    )
 )
 
 
@@ -73,7 +77,7 @@ def cells(inspector):
 def test_the_metrics_are_those_worked_by_hand_beside_the_texts_and_counts(inspector):
     assert inspector.metrics == pytest.approx(BY_HAND)
     shown = shown_metrics(inspector)
-    assert [*shown] == [*METRICS]
+    assert [*shown] == [*CLAIM_METRICS]
     assert {name: float(value) for name, value in shown.items()} == pytest.approx(BY_HAND, abs=5e-4)
     counts = "3 response claims, 3 reference claims, 2 chunks, 1 relevant chunks, 2 recalled claims"
     assert counts in inspector.page.value
@@ -129,17 +133,17 @@ def test_the_texts_of_the_chunks_fold_out_below_the_table(inspector):
     [
         (
             {"response": ""} | NO_RESPONSE_CLAIMS,
-            ("precision", "f1", *METRICS[6:]),
+            ("precision", "f1", *CLAIM_METRICS[6:]),
             "0 response claims, 3 reference claims, 2 chunks",
         ),
         (
             {"gt_answer_claims": [], "response2answer": [], "retrieved2answer": []},
-            METRICS[1:8],
+            CLAIM_METRICS[1:8],
             "3 response claims, 0 reference claims",
         ),
-        (NO_CHUNKS, ("context_utilization", "context_precision", *METRICS[6:]), "0 chunks"),
+        (NO_CHUNKS, ("context_utilization", "context_precision", *CLAIM_METRICS[6:]), "0 chunks"),
         ({"retrieved2answer": [[N, N]] * 3}, ("context_utilization",), "0 recalled claims"),
-        ({"response2answer": None}, METRICS, "unread labels: reference in response"),
+        ({"response2answer": None}, CLAIM_METRICS, "unread labels: reference in response"),
     ],
 )
 def test_an_undefined_metric_says_so_and_the_counts_say_why(changes, undefined, note):
