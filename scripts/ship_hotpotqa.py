@@ -3,11 +3,13 @@ contexts.
 
     python scripts/ship_hotpotqa.py FOLDER            # FOLDER has cassettes: nothing is asked twice
     python scripts/ship_hotpotqa.py FOLDER --filled   # as docs/preregistration/hotpotqa_filled.md plans
+    python scripts/ship_hotpotqa.py FOLDER --cheats   # as docs/preregistration/cheats.md plans; no model
 
 Needs HotpotQA (`ragbench data fetch hotpotqa`). Writes questions.jsonl, answers.jsonl.gz and
 answers.json in data/hotpotqa/. ``FOLDER/hotpotqa_grades.sqlite``, where there is one, has Qwen's
 grades of the answers. With ``--filled``: filled.jsonl.gz and filled.json, the questions that are
 whole; ``--ask`` asks for the others first, one after the other, and can be stopped and started.
+With ``--cheats``: cheats.csv.gz, the numbers of the shipped answers and of the cheats beside them.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ragbench import Answer, grade
@@ -36,6 +39,7 @@ from ragbench.records import Dataset
 from ragbench.stats.clusters import document_clusters
 
 sys.path.append(str(Path(__file__).parents[1] / "notebooks"))
+import cheats
 import recorded
 
 ASKED = 200  # questions
@@ -182,6 +186,26 @@ def ship_filled(rows: pd.DataFrame, data: Dataset, folder: Path) -> None:
     (folder / "filled.json").write_text(text, encoding="utf-8")
 
 
+def cheated(data: Dataset, folder: Path) -> pd.DataFrame:
+    """Return the numbers of the recorded answers to BM25's texts at N = 1000, and of the cheats."""
+    experiment = Experiment(
+        "hotpotqa-cheats",
+        data={"hotpotqa": data},
+        chunker={"semantic": semantic_chunks},
+        retriever={"BM25": thesis.retrievers()["BM25"]},
+        k={"BM25": thesis.TOP_K["BM25"]},
+        N=(1000,),
+        match="exact",
+        folder=folder / "cheats",
+    )
+    texts = experiment.run()[["question_id", "context", "ir_score"]]
+    answers = recorded.thesis_rows("Table 3.2").query("N == 1000")
+    rows = answers.merge(texts, on="question_id", suffixes=("", "_again"), validate="one_to_one")
+    if not np.allclose(rows["ir_score"], rows["ir_score_again"]):
+        raise SystemExit("the texts are not those of the recorded answers: their IR scores differ")
+    return cheats.cheat_rows(rows, document_clusters(data))
+
+
 def write_packed(path: Path, rows: pd.DataFrame) -> None:
     """Write rows as packed JSON lines, the same bytes each time."""
     lines = rows.to_json(orient="records", lines=True, force_ascii=False, double_precision=10)
@@ -222,11 +246,20 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="of the cassettes")
     parser.add_argument("--filled", action="store_true", help="the arm whose text fills N")
     parser.add_argument("--ask", action="store_true", help="of the filled arm what is not recorded")
+    parser.add_argument(
+        "--cheats", action="store_true", help="numbers of answers that choose nothing"
+    )
     options = parser.parse_args()
     asked = asked_questions()
     target = project_root() / "data" / "hotpotqa"
     if options.filled:
         ship_filled(filled(asked, options.folder, options.ask), asked, target)
+        return
+    if options.cheats:
+        table = cheated(asked, options.folder).round(6)
+        table.to_csv(
+            target / "cheats.csv.gz", index=False, compression={"method": "gzip", "mtime": 0}
+        )
         return
     rows = record(asked, options.folder)
     graded = with_model_grades(rows, asked, options.folder / "hotpotqa_grades.sqlite")

@@ -108,6 +108,7 @@ BOOKS = {
     "96_questions_without_answer": Book({}, "96_no_answer"),
     "97_which_errors": Book({"QUESTIONS": 12}, "97_crash"),
     "98_stop_when_decided": Book({"RUNS": 20, "GROUPS": 60}, "98_run 98_stop"),
+    "99_cheats": Book({}, "99_cheats"),
 }
 
 

@@ -1,0 +1,77 @@
+"""Answers that choose nothing (notebook 99): the cheats by hand, and the shipped numbers again."""
+
+import pandas as pd
+import pytest
+
+import cheats
+import recorded
+from ragbench.metrics.lexical import contained, token_f1
+from ragbench.paths import packaged_data, project_root
+
+QUESTION = "Was the Grey Mill or Tarn Inn built first?"
+CONTEXT = "The Grey Mill was built in 1841. Tarn Inn stood in 1790."
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return pd.read_csv(packaged_data("hotpotqa", "cheats.csv.gz"), dtype={"question_id": str})
+
+
+def test_each_cheat_by_hand():
+    said = cheats.systems(QUESTION, CONTEXT, "Tarn Inn.")
+    assert said == {
+        "honest": "Tarn Inn.",
+        "copy the chunks": CONTEXT,
+        "copy the question": QUESTION,
+        "name all candidates": "Was or Grey Mill or Tarn Inn or The Grey Mill",
+        "say it three times": "Tarn Inn. Tarn Inn. Tarn Inn.",
+        "pad": f"Tarn Inn. {CONTEXT}",
+        "abstain": "I cannot find enough information to answer the question.",
+        "capitals": "TARN INN.",
+        "write a grade": "Grade: 5",
+        "repeat the criterion": "Fully correct.",
+    }
+
+
+def test_padding_ends_at_200_words_and_cuts_no_answer():
+    assert len(cheats.padded("an answer", "word " * 500).split()) == 200
+    assert cheats.padded("long " * 300, "word").split() == ["long"] * 300
+
+
+def test_numbers_of_one_answer_by_hand():
+    numbers = cheats.numbers("The Tarn Inn", "Tarn Inn", CONTEXT)
+    assert numbers["exact_match"] == 1  # articles do not count
+    assert numbers["contained"] == numbers["token_f1"] == 1
+    assert numbers["words in the passages"] == 1
+    assert numbers["words"] == 3
+    assert cheats.numbers("Tarn Lake", "Tarn Inn", CONTEXT)["right words"] == 0.5
+
+
+def test_shipped_numbers_are_those_of_the_recorded_answers(shipped):
+    answers = recorded.thesis_rows("Table 3.2").query("N == 1000").set_index("question_id")
+    counts = shipped.groupby("system", sort=False)["question_id"].nunique()
+    assert counts.to_dict() == dict.fromkeys(cheats.systems("", "", ""), 200)
+    for system in ("honest", "copy the question", "say it three times", "abstain", "capitals"):
+        rows = shipped[shipped["system"] == system].set_index("question_id")
+        for name, row in rows.iterrows():
+            asked = answers.loc[name]
+            text = cheats.systems(asked["question"], "", asked["answer"])[system]
+            assert row["contained"] == contained(text, asked["reference"])
+            assert row["token_f1"] == pytest.approx(token_f1(text, asked["reference"]), abs=1e-6)
+            assert row["words"] == len(text.split())
+
+
+def test_copied_chunks_win_on_contained_and_abstaining_wins_on_nothing(shipped):
+    means = shipped.groupby("system")[list(cheats.METRICS)].mean()
+    assert means.loc["copy the chunks", "contained"] > means.loc["honest", "contained"] + 0.2
+    assert (means.loc["abstain"] <= means.loc["honest"]).all()
+    assert means.loc["abstain", "token_f1"] < means.loc["honest", "token_f1"] / 10
+
+
+def test_the_page_of_metrics_says_what_the_notebook_found():
+    rows = pd.read_csv(project_root() / "figures" / "99_cheats.csv")
+    won = rows[rows["wins"]].groupby("number")["cheat"].unique()
+    assert set(won["contained"]) == {"copy the chunks", "pad"}
+    assert "token_f1" not in won
+    page = (project_root() / "docs" / "metrics.md").read_text(encoding="utf-8")
+    assert "*contained*: copied chunks, padding; the others: none of nine cheats" in page
