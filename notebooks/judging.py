@@ -112,7 +112,7 @@ def of_judge(answers: pd.DataFrame, best: int) -> dict[str, Interval]:
     right = scored["people"].round().eq(best).to_numpy(float)
     error = scored["grade"] - scored["people"]
     words = scored["answer"].str.split().str.len()
-    options = {"method": "spearman", "groups": conversation.tolist()}
+    options = {"method": "spearman", "cluster": conversation.tolist()}
     intervals = {
         "share_people": share(right == 1, conversation),
         "share_judge": share(said == 1, conversation),

@@ -16,12 +16,11 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Annotated, Any, get_args
 
-import pandas as pd
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from ragbench.data.ragchecker import Claim, claim_text
@@ -38,22 +37,37 @@ _DEMONSTRATION = re.compile(r"^(?:For instance|Example)\b.*?(?=\n\n|\Z)", re.M |
 _NAME = re.compile(r"(?<=[\w,] )[A-Z]\w{2,}")  # a capital letter within a sentence
 _WORD = re.compile(r"\w+")
 Context = str | Sequence[str]  # one text, or a list of passages
+_Place = tuple[int, int]  # of a list, and of an item there
+_Labels = dict[_Place, Any]
 
 
-def _names_of(options: dict[str, Any], columns: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Take ``ids`` of the examples (default: their numbers) out of the options.
+@dataclass(frozen=True, slots=True)
+class _Example:
+    """What a prompt shows: texts by its fields, and items, such as the claims of a text."""
+
+    name: str  # for messages
+    texts: dict[str, Any]
+    items: Sequence[Claim] = ()
+
+
+def _examples(options: dict[str, Any], columns: Mapping[str, Sequence[Any]]) -> list[_Example]:
+    """Return the examples, named by the ``ids`` among the options, which are taken out (default:
+    their numbers).
 
     DataError unless all columns are lists of one length.
     """
-    lists = {}
+    lists: dict[str, list[Any]] = {}
+    length = 0
     for field, column in columns.items():
-        name = f"{field}s"
-        lists[name] = as_list(column, name, object)
-    length = len(lists[name])
+        lists[f"{field}s"] = as_list(column, f"{field}s", object)
+        length = len(column)
     ids = options.pop("ids", None)
     lists["ids"] = as_list(range(length) if ids is None else ids, "ids", object)
     same_length(**lists)
-    return [str(name) for name in lists["ids"]]
+    examples = []
+    for *texts, name in zip(*lists.values(), strict=True):
+        examples.append(_Example(str(name), dict(zip(columns, texts, strict=True))))
+    return examples
 
 
 def context_text(context: Context, name: str) -> str:
@@ -103,21 +117,38 @@ class LabelStep:
         self, model: Any, options: Mapping[str, Any], **columns: Sequence[Context]
     ) -> list[Any]:
         """Label every example; ``columns`` are texts by field of the prompt, one per example."""
-        options = {"step": self.name, "num_predict": BOUNDS[self.bound], **options}
+        options = dict(options)
         options.pop("joint", None)  # of the steps that label items
+        return self._ask(model, options, _examples(options, columns))
+
+    def _ask(
+        self, model: Any, options: Mapping[str, Any], examples: Iterable[_Example]
+    ) -> list[Any]:
+        """Ask each different prompt once; none where the text that it needs is blank."""
+        options = {"step": self.name, "num_predict": BOUNDS[self.bound], **options}
         template = load_prompt(options.pop("prompt", self.prompt))
-        names = _names_of(options, columns)
-        prompts = self._prompts(template, names, columns)
+        prompts = []
         first_name: dict[str, str] = {}  # each different prompt, and the name of its first example
-        for name, prompt in zip(names, prompts, strict=True):
+        for example in examples:
+            prompt = self._prompt(template, example)
+            prompts.append(prompt)
             if prompt:
-                first_name.setdefault(prompt, name)
+                first_name.setdefault(prompt, example.name)
         label_of = {"": self.blank}
         if first_name:
             asked = [*first_name]
             replies = ask(model, asked, self.schema, ids=[*first_name.values()], **options)
             label_of |= self._labels(asked, replies, template)
         return [label_of[prompt] for prompt in prompts]
+
+    def _prompt(self, template: str, example: _Example) -> str:
+        """Write the prompt of an example; an empty one where the text that it needs is blank."""
+        fields = {}
+        for field, text in example.texts.items():
+            fields[field] = context_text(text, f"{field} of {example.name}") or self.empty
+        if self.items:
+            fields |= {"count": str(len(example.items)), self.items: _numbered(example.items)}
+        return fill_prompt(template, **fields) if fields[self.needs] else ""
 
     def _labels(
         self, prompts: Sequence[str], replies: Sequence[Reply], template: str
@@ -141,18 +172,6 @@ class LabelStep:
             )
         return labels
 
-    def _prompts(
-        self, template: str, names: Sequence[str], columns: Mapping[str, Sequence[Context]]
-    ) -> list[str]:
-        """Return the prompt of each example; an empty one where the text that it needs is blank."""
-        prompts = []
-        for name, *texts in zip(names, *columns.values(), strict=True):
-            fields = {}
-            for field, text in zip(columns, texts, strict=True):
-                fields[field] = context_text(text, f"{field} of {name}") or self.empty
-            prompts.append(fill_prompt(template, **fields) if fields[self.needs] else "")
-        return prompts
-
     def ask_items(
         self,
         model: Any,
@@ -168,107 +187,57 @@ class LabelStep:
         """
         options = dict(options)
         is_joint = options.pop("joint", False)
-        lists = self._item_lists(options, items, columns)
-        labels: dict[tuple[int, int], Any] = {}  # by the places of list and item
-        if is_joint:
-            labels = self._ask_jointly(model, options, lists, [*columns])
-        labels |= self._ask_alone(model, options, lists, [*columns], labels)
+        examples = self._with_items(_examples(options, {self._item: items, **columns}))
+        labels = self._ask_jointly(model, options, examples) if is_joint else {}
+        alone = self._alone(examples, labels)
+        labels |= zip(alone, self._ask(model, options, alone.values()), strict=True)
         labelled: list[tuple[Any, ...] | None] = []
-        for place, listed in enumerate(lists):
-            of_list = tuple(labels[place, number] for number in range(len(listed.items)))
-            labelled.append(None if items[place] is None else of_list)
+        for place, listed in enumerate(items):
+            of_list = tuple(labels[place, number] for number in range(len(listed or ())))
+            labelled.append(None if listed is None else of_list)
         return labelled
 
-    def _ask_alone(
-        self,
-        model: Any,
-        options: Mapping[str, Any],
-        lists: Sequence[_ItemList],
-        columns: Sequence[str],
-        labels: Mapping[tuple[int, int], Any],
-    ) -> dict[tuple[int, int], Any]:
-        """Ask one prompt for each item that has no label yet; return labels by place."""
-        rows = {}
-        for place, listed in enumerate(lists):
-            for number in range(len(listed.items)):
+    @property
+    def _item(self) -> str:
+        return self.items.removesuffix("s")
+
+    def _with_items(self, examples: Iterable[_Example]) -> list[_Example]:
+        """Take the lists of items out of the examples' texts; an empty one where it is None."""
+        listed = []
+        for example in examples:
+            items = example.texts.pop(self._item) or ()
+            checked = as_list(items, f"{self.items} of {example.name}", object)
+            listed.append(replace(example, items=checked))
+        return listed
+
+    def _alone(self, examples: Sequence[_Example], labels: _Labels) -> dict[_Place, _Example]:
+        """Return an example with one item for each item that has no label."""
+        alone = {}
+        for place, example in enumerate(examples):
+            for number, item in enumerate(example.items):
                 if (place, number) not in labels:
-                    rows[place, number] = self._row_of_item(listed, number)
-        if not rows:
-            return {}
-        answers = self._ask_rows(model, options, [*rows.values()], columns)
-        return dict(zip(rows, answers, strict=True))
-
-    def _item_lists(
-        self,
-        options: dict[str, Any],
-        items: Sequence[Sequence[Claim] | None],
-        columns: Mapping[str, Sequence[Context]],
-    ) -> list[_ItemList]:
-        """Return each list of items (an empty one for None) with its name and texts."""
-        names = _names_of(options, {self.items.removesuffix("s"): items, **columns})
-        lists = []
-        for name, listed, *texts in zip(names, items, *columns.values(), strict=True):
-            checked = as_list(listed or (), f"{self.items} of {name}", object)
-            lists.append(_ItemList(name, checked, texts))
-        return lists
-
-    def _row_of_item(self, listed: _ItemList, number: int) -> list[Any]:
-        """Return a row for `_ask_rows` that has one item of a list."""
-        name = f"{listed.name} {self.items.removesuffix('s')} {number + 1}"
-        return [name, *listed.texts, "1", _numbered([listed.items[number]])]
-
-    def _ask_rows(
-        self, model: Any, options: Mapping[str, Any], rows: Sequence[Any], columns: Sequence[str]
-    ) -> list[Any]:
-        """Ask one prompt a row: its name, its texts, how many items, and the items."""
-        table = pd.DataFrame(rows, columns=["ids", *columns, "count", self.items], dtype=object)
-        ids = table.pop("ids").tolist()
-        return self.ask(model, {**options, "ids": ids}, **table.to_dict("list"))
+                    name = f"{example.name} {self._item} {number + 1}"
+                    alone[place, number] = replace(example, name=name, items=[item])
+        return alone
 
     def _ask_jointly(
-        self,
-        model: Any,
-        options: Mapping[str, Any],
-        lists: Sequence[_ItemList],
-        columns: Sequence[str],
-    ) -> dict[tuple[int, int], Any]:
+        self, model: Any, options: Mapping[str, Any], examples: Sequence[_Example]
+    ) -> _Labels:
         """Ask one prompt a list of two items and more; return the labels whose number was given
-        once, by the places of list and item.
+        once.
         """
-        several = {place: listed for place, listed in enumerate(lists) if len(listed.items) > 1}
-        if not several:
-            return {}
-        table = [_row_of_list(listed) for listed in several.values()]
+        several = {place: one for place, one in enumerate(examples) if len(one.items) > 1}
         step = replace(self, schema=_joint_schema(self.schema), read=_by_number, bound="text")
         options = {"prompt": f"{self.prompt}_joint", **options}
-        replies = step._ask_rows(model, options, table, columns)
-        labels = {}
-        for (place, listed), reply in zip(several.items(), replies, strict=True):
-            for number, label in self._joint_labels(reply, len(listed.items)):
-                labels[place, number - 1] = label
+        replies = step._ask(model, options, several.values())
+        labels: _Labels = {}
+        for (place, example), reply in zip(several.items(), replies, strict=True):
+            for number in range(len(example.items)):
+                if reply == self.blank:  # nothing to look in
+                    labels[place, number] = self.blank
+                elif number + 1 in (reply or {}):
+                    labels[place, number] = reply[number + 1]
         return labels
-
-    def _joint_labels(self, reply: Any, count: int) -> Iterator[tuple[int, Any]]:
-        """Yield number and label of the items that a reply has labelled once."""
-        for number in range(1, count + 1):
-            if reply == self.blank:  # nothing to look in
-                yield number, self.blank
-            elif number in (reply or {}):
-                yield number, reply[number]
-
-
-@dataclass(frozen=True, slots=True)
-class _ItemList:
-    """Items, such as the claims of a text, and the texts that their prompts show."""
-
-    name: str
-    items: list[Claim]
-    texts: list[Context]
-
-
-def _row_of_list(listed: _ItemList) -> list[Any]:
-    """Return a row for `LabelStep._ask_rows` that has all items of a list."""
-    return [listed.name, *listed.texts, str(len(listed.items)), _numbered(listed.items)]
 
 
 def _numbered(claims: Sequence[Claim]) -> str:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import itertools
 import re
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from ragbench.data.ragchecker import Claim, claim_text
-from ragbench.errors import ModelError
 from ragbench.labelling.claims import ENTAILMENT, NEUTRAL
 from ragbench.llm import ask
 from ragbench.llm.models import BOUNDS, not_named
@@ -42,39 +42,30 @@ class ModelChecker:
     def __repr__(self) -> str:
         return f"ModelChecker({getattr(self.model, 'model', self.model)!r})"
 
-    def check_many(self, claims: Sequence[Claim], texts: Sequence[str]) -> list[list[str]]:
+    def check_many(self, claims: Sequence[Claim], texts: Sequence[str]) -> list[list[str | None]]:
         """Label every claim against every text, each different pair once: shape (n_claims,
         n_texts).
 
-        The parts of a claim that is a triple are joined. An empty text entails nothing.
+        The parts of a claim that is a triple are joined. An empty text entails nothing. None where
+        the reply is neither Yes nor No; a warning counts them.
         """
         texts = as_list(texts, "texts")
         sentences = [claim_text(claim) for claim in as_list(claims, "claims", object)]
-        read = [text for text in texts if text.strip()]
-        pairs = list(dict.fromkeys(itertools.product(read, sentences)))
-        label_of = dict(zip(pairs, self._labels(pairs), strict=True))
-        return [[label_of.get((text, claim), NEUTRAL) for text in texts] for claim in sentences]
-
-    def _labels(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
-        """Ask about pairs of a text and a claim."""
-        if not pairs:
-            return []
+        pairs = list(dict.fromkeys(itertools.product(filter(str.strip, texts), sentences)))
         prompts = [f"Document: {text}\nClaim: {claim}" for text, claim in pairs]
         options = {"step": "claim check", "num_predict": BOUNDS["label"], **self.options}
-        labels = []
+        label_of: dict[tuple[str, str], str | None] = {}
         unread = []
-        replies = ask(self.model, prompts, **options)
-        for reply in replies:
-            verdict = _VERDICT.match(reply.text)
-            if verdict is None or not reply.ok:
-                unread.append(f"{reply.text[:80]!r} {reply.error or ''}")
-            else:
-                labels.append(_LABELS[verdict[1].lower()])
+        for pair, reply in zip(pairs, ask(self.model, prompts, **options), strict=True):
+            verdict = _VERDICT.match(reply.text) if reply.ok else None
+            label_of[pair] = verdict and _LABELS[verdict[1].lower()]
+            if not verdict:
+                unread.append(reply.text[:80])
         if unread:
-            raise ModelError(
-                f"{len(unread)} of {len(replies)} claims got no label; "
-                f"the first reply: {unread[0]}",
-                "Yes or No",
-                "use a model made for this form, such as ollama:bespoke-minicheck",
+            warnings.warn(
+                f"{len(unread)} of {len(pairs)} claims got no label, since the reply is not Yes or "
+                f"No, such as {unread[0]!r}: use a model made for this form, such as "
+                "ollama:bespoke-minicheck",
+                stacklevel=2,
             )
-        return labels
+        return [[label_of.get((text, claim), NEUTRAL) for text in texts] for claim in sentences]

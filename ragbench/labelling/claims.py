@@ -8,7 +8,7 @@ says whose they are).
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ragbench.data.files import read_jsonl
 from ragbench.data.ragchecker import CLAIM_LABELS, Claim, RagResult
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.labelling.asking import LabelStep
@@ -149,23 +148,21 @@ def ragchecker_calls(results: Sequence[RagResult], joint: bool = False) -> dict[
     in one prompt.
     """
     rows = _records(results)
-    n_checks: dict[Any, int] = {}  # by what makes prompts equal
-    for check in _missing_checks(rows):
-        side = check.field.split("_")[0]
-        claims = check.claims
-        if claims is None:
-            claims = getattr(rows[check.place], side)
-        if joint or check.claims is None:
-            parts = {claims: claim_count(claims) if check.claims is None else len(claims)}
-        else:
-            parts = dict.fromkeys(claims, 1)
-        for text in filter(str.strip, check.texts):
-            for part, count in parts.items():
-                n_checks[check.question, part, text] = min(count, 1) if joint else count
     to_split = set()
     for place, _, text in _unknown_claims(rows):
         if _is_long(text):
             to_split.add((rows[place].question, text))
+    n_checks: dict[Any, int] = {}  # by what makes prompts equal
+    for check in _missing_checks(rows):
+        unknown = getattr(rows[check.place], check.field.split("_")[0])
+        if check.claims is None:
+            parts = {unknown: claim_count(unknown)}
+        else:
+            parts = dict.fromkeys(check.claims, 1)
+        if joint:
+            parts = {check.claims or unknown: int(any(parts.values()))}
+        for text in filter(str.strip, check.texts):
+            n_checks |= {(check.question, part, text): parts[part] for part in parts}
     return {"claims": len(to_split), "claim check": sum(n_checks.values())}
 
 
@@ -262,26 +259,22 @@ def _labels_of_model(
 
 
 def _labels_of_checker(checker: Any, checks: Sequence[_Check]) -> list[tuple[str, ...]]:
-    """Do the same; each different list of claims is checked once, against all its texts."""
-    texts_of: dict[Any, dict[str, None]] = defaultdict(dict)  # a dict keeps the order of texts
-    for check in checks:
-        if check.claims:
-            texts_of[check.claims] |= dict.fromkeys(check.texts)
-    labels_of: dict[Any, tuple[str, ...]] = {}
-    for claims, texts in texts_of.items():
-        columns = _checked_by(checker, list(claims), list(texts)).T
-        for text, column in zip(texts, columns, strict=True):
-            labels_of[claims, text] = tuple(column)
+    """Do the same; the same claims are checked against the same texts once."""
+    labels_of: dict[Any, list[tuple[str, ...]]] = {}
     labels = []
     for check in checks:
-        labels += [labels_of.get((check.claims, text), ()) for text in check.texts]
+        claims = list(check.claims or ())
+        key = (check.claims, *check.texts)
+        if key not in labels_of:
+            labels_of[key] = [*map(tuple, _checked_by(checker, claims, check.texts).T)]
+        labels += labels_of[key]
     return labels
 
 
 def _checked_by(checker: Any, claims: list[Claim], texts: list[str]) -> np.ndarray:
     """Return a checker's labels: a row per claim, a column per text."""
     shape = (len(claims), len(texts))
-    if not texts:
+    if 0 in shape:
         return np.empty(shape, object)
     labels = np.array(checker.check_many(claims, texts), object)
     if labels.shape != shape:
@@ -306,14 +299,15 @@ def load_labelled_claims(split: str | None = None) -> pd.DataFrame:
     """
     from ragbench.data import load_minihop
 
-    check_known("split", [split or "dev"], ("dev", "test"))
-    path = packaged_data("minihop", "labels", "claims", "labelled_claims.jsonl")
-    claims = pd.DataFrame([row for _, row in read_jsonl(path)])
+    claims = pd.read_json(
+        packaged_data("minihop", "labels", "claims", "labelled_claims.jsonl"), lines=True
+    )
     texts = {document.title: document.text for document in load_minihop().documents}
     claims["text"] = claims["document"].map(texts)
     # a first label stands there where it was changed
     unchanged = claims["label"].where(claims["second_label"].notna())
     claims["first_label"] = claims["first_label"].fillna(unchanged)
     if split is not None:
+        check_known("split", [split], claims["split"].unique())
         claims = claims[claims["split"] == split].reset_index(drop=True)
     return claims

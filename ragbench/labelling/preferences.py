@@ -7,7 +7,6 @@ RAGAS's GPT Ranking asks once a pair, see notebook 30.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -54,20 +53,15 @@ def better_of_two(
     Source: RAGAS, section 5 (GPT Ranking); Wang et al. 2023 on the order of candidates, as cited
     there.
     """
-    columns: dict[str, Sequence[Context]] = {"first": first, "second": second}
-    if questions is not None:
-        columns["question"] = questions
-    if contexts is not None:
-        columns["context"] = contexts
+    columns = {"first": first, "second": second, "question": questions, "context": contexts}
+    columns = {field: texts for field, texts in columns.items() if texts is not None}
     same_length(**columns)
     # a pair's two prompts follow each other: a server reads the context that they share once
-    twice = {}
-    for field, texts in columns.items():
-        twice[field] = list(chain.from_iterable(zip(texts, texts, strict=True)))
-    twice["first"][1::2] = second
-    twice["second"][1::2] = first
+    pairs = pd.DataFrame(columns, dtype=object)
+    turned = pairs.rename(columns={"first": "second", "second": "first"})
+    both = pd.concat([pairs, turned]).sort_index(kind="stable")
     ids = []
-    for name in options.get("ids", range(len(first))):
+    for name in options.get("ids", pairs.index):
         ids += [f"{name} order 1", f"{name} order 2"]
     step = LabelStep(
         "better of two",
@@ -78,7 +72,7 @@ def better_of_two(
         bound="label",
         empty="(empty)",
     )
-    chosen = step.ask(model, {**options, "ids": ids}, **twice)
+    chosen = step.ask(model, {**options, "ids": ids}, **both.to_dict("list"))
     table = pd.DataFrame({"shown_first": chosen[::2], "shown_second": chosen[1::2]}, dtype=float)
     wins = (table["shown_first"] == 1) * 1.0 + (table["shown_second"] == 2)
     table["preference"] = wins.div(2).where(table.notna().all(axis=1))

@@ -3,7 +3,7 @@
 import pytest
 from fake_ollama import FakeOllama
 
-from ragbench.errors import ConfigError, ModelError
+from ragbench.errors import ConfigError
 from ragbench.labelling.checkers import ModelChecker
 
 
@@ -26,11 +26,11 @@ def test_model_checker_sends_minichecks_form_and_reads_yes_and_no():
     ]
 
 
-def test_a_verdict_that_is_neither_yes_nor_no_is_an_error():
+def test_a_verdict_that_is_neither_yes_nor_no_is_no_label_and_counted():
     with FakeOllama(reply=lambda request: "Notably, perhaps") as server:
         checker = ModelChecker(server.model())
-        with pytest.raises(ModelError, match=r"1 of 1 claims got no label.*Notably"):
-            checker.check_many(["It burnt."], ["A text."])
+        with pytest.warns(UserWarning, match=r"1 of 1 claims got no label.*Notably"):
+            assert checker.check_many(["It burnt."], ["A text.", " "]) == [[None, "Neutral"]]
 
 
 def test_a_checker_is_named():
