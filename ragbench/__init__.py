@@ -107,7 +107,7 @@ HOMES = {
         "ppi_mean",
         "preference_correlation",
     ],
-    "scoring": ["label_items", "metric_table", "plan_score", "score", "with_labels"],
+    "scoring": ["Scores", "label_items", "metric_table", "plan_score", "score", "with_labels"],
     "metrics.thresholds": ["best_threshold", "fit_thresholds"],
 }
 _MODULES = [

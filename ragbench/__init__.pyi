@@ -46,6 +46,7 @@ from ragbench.retrieval import MultiQuery as MultiQuery
 from ragbench.records import Question as Question
 from ragbench.errors import RagbenchError as RagbenchError
 from ragbench.llm import Reply as Reply
+from ragbench.scoring import Scores as Scores
 from ragbench.text.tokens import TokenOffsets as TokenOffsets
 from ragbench.llm import Usage as Usage
 __version__: str

@@ -20,10 +20,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from tqdm.auto import tqdm
 
 from ragbench.data.answers import read_answers
 from ragbench.data.ragchecker import CHECKS, RagResult, RetrievedText
@@ -35,7 +37,8 @@ from ragbench.labelling.grades import PROMPT, grade
 from ragbench.labelling.keypoints import extract_keypoints, keypoint_verdicts
 from ragbench.labelling.people import LabelItem, current, load_labels
 from ragbench.labelling.statements import ModelRagas
-from ragbench.llm import Cassette, Plan, ask, chat_model, plan
+from ragbench.llm import Cassette, Plan, chat_model, plan
+from ragbench.llm.asking import AskOptions
 from ragbench.llm.endpoints import Endpoint
 from ragbench.llm.models import TWO_WAYS
 from ragbench.metrics.table import (
@@ -48,13 +51,58 @@ from ragbench.metrics.table import (
 from ragbench.prompts import Prompt
 from ragbench.records import GRADES, Answer, Question
 from ragbench.rows import MANIFEST, ROWS, answers_of, load_rows
-from ragbench.stats.tables import grade_numbers, rows_by_scale
+from ragbench.stats.tables import grade_numbers, numbers_of, rows_by_scale
 
 _WAYS_TO_LABELS = (
     "name one: labels='ollama:llama3:8b' (docs/models.md says how to install Ollama), or "
     "labels='smollm2', the small model in the box"
 )
 Numbers = Mapping[str, tuple[str, str]]  # column -> (metric, which of its numbers)
+_BAR_AFTER_S = 5.0
+
+
+class Scores(pd.DataFrame):
+    """Rows with their numbers, as `score` returns them: a data frame in every way.
+
+    Which columns are numbers, and who labelled, stands in the rows: it is known after a CSV and
+    ``pd.concat``, too. ``Scores(frame)`` makes one of such a table.
+    """
+
+    _metadata: ClassVar[list[str]] = ["facts"]
+    # "sources" by number, "model", "checker", "repairs": of one call of `score`, lost in a CSV
+    facts: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def _constructor(self) -> type[Scores]:
+        return Scores
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The same as a plain data frame."""
+        return pd.DataFrame(self)
+
+    @property
+    def numbers(self) -> list[str]:
+        """The columns that hold a number."""
+        return numbers_of(self)
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """The paper and equation of each number."""
+        known = {column: METRICS[name].source for column, (name, _) in find_numbers().items()}
+        known |= self.facts.get("sources", {})
+        return {column: known.get(column, "of this study") for column in self.numbers}
+
+    @property
+    def labelled_by(self) -> list[str]:
+        """Who made the labels, in words; "given": they came with the rows."""
+        return list(dict.fromkeys(self.get("labelled_by", ())))
+
+    @classmethod
+    def read(cls, path: str | Path) -> Scores:
+        """Read what ``to_csv(path, index=False)`` wrote; an id may be "NA" or "null"."""
+        texts = {"system": str, "question_id": str}
+        return cls(pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=[""]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +138,7 @@ def score(
     checker: Any = None,
     cassette: Any = None,
     **options: Any,
-) -> pd.DataFrame:
+) -> Scores:
     """Compute metrics of every answer.
 
     Parameters
@@ -114,10 +162,10 @@ def score(
 
     Returns
     -------
-    DataFrame: the rows in our names; a column per number (``keypoints_hallucination`` where
-    RAGChecker's has the name); the labels made (`ragbench.widgets.ClaimInspector` opens
-    ``claim_labels``); ``labelled_by``; ``unscored``, how many numbers are NaN, and ``reason``, why.
-    ``attrs``: "numbers" (their columns), "sources" (of each), "model", "checker", "repairs".
+    `Scores`, a data frame: the rows in our names; a column per number
+    (``keypoints_hallucination`` where RAGChecker's has the name); the labels made
+    (`ragbench.widgets.ClaimInspector` opens ``claim_labels``); ``labelled_by``; ``numbers``, which
+    were computed; ``unscored``, how many of them are NaN, and ``reason``, why.
 
     Raises ConfigError for an unknown metric or option, or where every metric needs labels and no
     model is named; DataError for all missing columns, before anything runs.
@@ -142,22 +190,26 @@ def score(
         print(_plan(table, to_make, source, _existing(cassette)), file=sys.stderr)
     for label in to_make:
         table[label] = _labelled(label, table, source, cassette)
-    table = _with_numbers(table, numbers)
+    quiet = options.get("progress") is False
+    total = len(table) * len(_metrics_of(numbers))
+    bar = tqdm(total=total, desc="metrics", delay=_BAR_AFTER_S, leave=False, disable=quiet)
+    with bar:
+        table = _with_numbers(table, numbers, bar)
     if "judge_scale" in table:  # as text, which any file can hold
         table["judge_scale"] = table["judge_scale"].map(str, na_action="ignore")
-    labelled_by = _labelled_by(source, to_make, cassette)
+    facts = _makers(source, to_make, cassette)
+    facts["sources"] = {column: METRICS[name].source for column, (name, _) in numbers.items()}
+    facts["repairs"] = table.attrs.pop("repairs")
     if needed:
-        table["labelled_by"] = _in_words(labelled_by)
-    sources = {column: METRICS[name].source for column, (name, _) in numbers.items()}
-    # Last: pandas copies attrs at every look into the table.
-    table.attrs |= labelled_by | {"numbers": list(numbers), "sources": sources}
-    return table
+        table["labelled_by"] = _in_words(facts)
+    scores = Scores(table)
+    scores.facts = facts
+    return scores
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
-    own = ("rows", "metrics", "labels", "columns", "checker", "joint")
-    of_ask = set(inspect.signature(ask).parameters) - {"model", "prompts", "schema", "ids"}
-    check_known("option", options, [*sorted(of_ask), *own])
+    own = inspect.signature(score).parameters
+    check_known("option", options, sorted({*own, *AskOptions.__annotations__, "joint"}))
 
 
 def _labelled(
@@ -196,11 +248,11 @@ def _plain(cell: Any) -> Any:
     return cell
 
 
-def _with_numbers(table: pd.DataFrame, numbers: Numbers) -> pd.DataFrame:
+def _with_numbers(table: pd.DataFrame, numbers: Numbers, bar: tqdm) -> pd.DataFrame:
     """Add a column per number, how many are NaN, and why; a column of a number's name that was
     there is kept as ``given_NAME``.
     """
-    values = {name: _values(name, table) for name in _metrics_of(numbers)}
+    values = {name: _values(name, table, bar) for name in _metrics_of(numbers)}
     for column, (name, key) in numbers.items():
         if f"given_{column}" in table:  # of a score before
             table = table.drop(columns=column, errors="ignore")
@@ -213,8 +265,9 @@ def _with_numbers(table: pd.DataFrame, numbers: Numbers) -> pd.DataFrame:
         if METRICS[name].says_yes_or_no:
             numbers_of_rows = numbers_of_rows.astype("boolean")
         table[column] = numbers_of_rows
-    columns = list(numbers)
-    table["unscored"] = table[columns].isna().sum(axis=1)
+    is_missing_number = table[[*numbers]].isna()
+    table["numbers"] = "; ".join(numbers)
+    table["unscored"] = is_missing_number.sum(axis=1)
     table["reason"] = ""
     is_unscored = table["unscored"] > 0
     rows = table[is_unscored].to_dict("records")
@@ -229,13 +282,11 @@ def _number(cell: Any, key: str) -> float:
     return cell.get(key, math.nan)
 
 
-def _labelled_by(source: _LabelSource, labels: Sequence[str], cassette: Any) -> dict[str, Any]:
+def _makers(source: _LabelSource, labels: Sequence[str], cassette: Any) -> dict[str, Any]:
     """Say who made labels: the model's facts and the checker."""
     makers: dict[str, Any] = {}
     if _by_model(labels):
-        if isinstance(cassette, str | Path):
-            cassette = Cassette(cassette)
-        facts = Endpoint.identified(source.model, cassette, ask_server=False)
+        facts = Endpoint.identified(source.model, _existing(cassette), ask_server=False)
         makers["model"] = facts.to_dict()
     if source.checker is not None and "claim_labels" in labels:
         makers["checker"] = repr(source.checker)
@@ -278,39 +329,42 @@ def label_items(
             "a question and an answer in each row",
             f"name yours: columns={{{missing[0]!r}: ...}}",
         )
-    labels_of_row = np.empty(len(table), dtype=object)
+    scales = np.empty(len(table), dtype=object)
     for own, places in rows_by_scale(table):
-        chosen = own if scale is None else scale
-        is_of_thesis = chosen == GRADES
-        labels_of_row[places] = {} if is_of_thesis else _as_labels(chosen)
-    named = zip(_item_names(table), labels_of_row, table.to_dict("records"), strict=True)
-    items = [_as_item(*parts) for parts in named if not is_missing(parts[-1]["answer"])]
+        scales[places] = scale or own
+    items = []
+    for name, own, row in zip(_item_names(table), scales, table.to_dict("records"), strict=True):
+        if not is_missing(row["answer"]):
+            items.append(LabelItem(name, _texts(row), labels=_labels_of(own)))
     if len(items) < len(table):
         without = len(table) - len(items)
         warnings.warn(f"{without} of {len(table)} rows have no answer to label", stacklevel=2)
     return items
 
 
-def _as_labels(scale: Mapping[int, str]) -> dict[str, str]:
+def _labels_of(scale: Mapping[int, str]) -> dict[str, str]:
+    """Return the labels of a scale; none of the thesis's, which the form has."""
+    if scale == GRADES:
+        return {}
     return {str(grade): meaning for grade, meaning in scale.items()}
 
 
-def _as_item(name: str, labels: Mapping[str, str], row: Mapping[str, Any]) -> LabelItem:
-    texts = {
-        "Question": _shown(row["question"]),
-        "True answer": _shown(row.get("reference")),
-        "Supporting facts": _shown(row.get("references")),
+def _texts(row: Mapping[Any, Any]) -> dict[str, str]:
+    """Return what the form shows of a row."""
+    columns = {
+        "Question": "question",
+        "True answer": "reference",
+        "Supporting facts": "references",
+        "Answer to be graded": "answer",
     }
-    texts = {heading: text for heading, text in texts.items() if text}
-    texts["Answer to be graded"] = row["answer"] or "(empty)"
-    return LabelItem(name, texts, labels=labels)
-
-
-def _shown(cell: Any) -> str:
-    """Return the text of a cell that may be a list, a text or missing."""
-    if isinstance(cell, list):
-        return "\n".join(map(str, cell))
-    return "" if is_missing(cell) else str(cell)
+    texts = {}
+    for heading, column in columns.items():
+        cell = row.get(column)
+        if isinstance(cell, list):
+            cell = "\n".join(map(str, cell))
+        if not is_missing(cell) and cell != "":
+            texts[heading] = str(cell)
+    return {**texts, "Answer to be graded": row["answer"] or "(empty)"}
 
 
 def _item_names(table: pd.DataFrame) -> list[str]:
@@ -347,17 +401,16 @@ def with_labels(
         labels = load_labels(labels)
     labels = current(labels, kind)
     names = pd.Series(_item_names(table), table.index)
-    of_rows = labels["item"].isin(names)
-    if not of_rows.any():
+    strange = labels.loc[~labels["item"].isin(names), "item"]
+    if len(strange) == len(labels):
         raise DataError(
             f"none of {len(labels)} labels of kind {kind} belongs to a row",
             f"items such as {names.iloc[0]!r}" if len(names) else "rows",
             "give the rows that label_items made the items of",
         )
-    if not of_rows.all():
-        strange = labels.loc[~of_rows, "item"].iloc[0]
-        count = int((~of_rows).sum())
-        warnings.warn(f"{count} labels belong to no row, such as that of {strange!r}", stacklevel=2)
+    if len(strange):
+        words = f"{len(strange)} labels belong to no row, such as that of {strange.iloc[0]!r}"
+        warnings.warn(words, stacklevel=2)
     for (aspect, person), own in labels.groupby(["aspect", "annotator"], sort=False):
         given = names.map(own.set_index("item")["label"])
         table[f"{aspect}_{person}"] = pd.to_numeric(given)
@@ -551,29 +604,25 @@ def _missing_columns(metric: str, existing: Collection[str]) -> dict[str, str]:
 def _require(table: pd.DataFrame, metrics: Sequence[str]) -> None:
     """Say all that is missing, before anything runs."""
     existing = _existing_columns(table)
-    missing = {name: _missing_columns(name, existing) for name in METRICS}
     users: dict[str, list[str]] = defaultdict(list)  # of a column that is missing
     for name in metrics:
-        for column, label in missing[name].items():
+        for column, label in _missing_columns(name, existing).items():
             users[column].append(f"{name!r} (for its {label})" if label else repr(name))
     if not users:
         return
     lines = []
     for column, of in users.items():
-        what = f"no column {column!r}"
-        if column in table:
-            what = f"nothing in the column {column!r}"
-        lines.append(f"{what}, needed by {', '.join(of)}")
+        what = "nothing in the column" if column in table else "no column"
+        lines.append(f"{what} {column!r}, needed by {', '.join(of)}")
     there = [str(column) for column in table if column in existing - {"question_id"}]
-    got = "\n    ".join(lines) + f"\n  there is {', '.join(there)}"
-    computable = [name for name in METRICS if not missing[name]]
-    possible = ", ".join(computable) or "none"
-    first = next(iter(users))
+    lines.append(f"there is {', '.join(there)}")
+    computable = [name for name in METRICS if not _missing_columns(name, existing)]
+    first, *_ = users
     raise DataError(
-        got=got,
+        got="\n  ".join(lines),
         expected="a column of that name",
         do=f"add it, or name yours: columns={{{first!r}: ...}}; what can be computed as it is: "
-        f"{possible}",
+        f"{', '.join(computable) or 'none'}",
     )
 
 
@@ -598,38 +647,39 @@ def _complete(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     return table[~missing.any(axis=1)]
 
 
-def _values(name: str, table: pd.DataFrame) -> pd.Series:
+def _values(name: str, table: pd.DataFrame, bar: tqdm) -> pd.Series:
     """Return a metric's value of every row; NaN for one that lacks something.
 
     A metric of grades takes the scale of each row's judge, where the rows name it.
     """
     if name not in ("fully_right", "grade") or "judge_scale" not in table:
-        return _computed(METRICS[name], table)
+        return _computed(METRICS[name], table, bar)
     values = pd.Series(math.nan, table.index, dtype=object)
     for scale, places in rows_by_scale(table):
         metric = METRICS[name]
         if scale is not GRADES:
             metric = grade_metrics(scale)[name]
-        values[places] = _computed(metric, table[places])
+        values[places] = _computed(metric, table[places], bar)
     return values
 
 
-def _computed(metric: Metric, table: pd.DataFrame) -> pd.Series:
+def _computed(metric: Metric, table: pd.DataFrame, bar: tqdm) -> pd.Series:
     needs = list(metric.needs)
     complete = _complete(table, needs)
     cells = complete[needs]
     for setting, default in metric.settings.items():
         column = complete.get(setting, pd.Series(default, complete.index))
         cells = cells.assign(**{setting: column.where(column.notna(), default)})
+    values = []
     if metric.all_rows:
         columns = [cells[need].tolist() for need in cells]
-        values = list(_value(metric, "all rows", columns))
+        values += _value(metric, "all rows", columns)
     else:
         names = table.loc[complete.index, "question_id"]
-        rows = zip(names, cells.itertuples(index=False), strict=True)
-        values = [_value(metric, f"question {name!r}", row) for name, row in rows]
-    column = pd.Series(values, complete.index, dtype=object)
-    return column.reindex(table.index)
+        for name, row in zip(names, cells.itertuples(index=False), strict=True):
+            values.append(_value(metric, f"question {name!r}", row))
+            bar.update()
+    return pd.Series(values, complete.index, dtype=object).reindex(table.index)
 
 
 def _value(metric: Metric, where: str, cells: Iterable[Any]) -> Any:

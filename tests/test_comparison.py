@@ -31,7 +31,7 @@ def scored(**columns):
     third = table["question_id"].str[1:].astype(int) % 3 == 0
     table["score"] = rng.uniform(0, 0.6, len(table)) + 0.3 * is_b
     table["right"] = (is_b | third).astype(float)
-    table.attrs["numbers"] = ["score", "right"]
+    table["numbers"] = "score; right"
     return table.assign(**columns)
 
 
@@ -199,7 +199,7 @@ def test_systems_that_no_other_beats_may_be_first():
 
 def test_the_tables_of_an_export_mark_what_may_be_first(tmp_path):
     rows = scored().drop(columns="right")
-    rows.attrs["numbers"] = ["score"]
+    rows["numbers"] = "score"
     folder = export_scores(rows, tmp_path / "o", "made").folder
     means = pd.read_csv(folder / "tables" / "means.csv")
     assert means.set_index("system")["may_be_first"].to_dict() == {

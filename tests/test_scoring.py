@@ -2,6 +2,7 @@
 
 import math
 import re
+import time
 import warnings
 from functools import partial
 from pathlib import Path
@@ -13,14 +14,15 @@ from fake_ollama import FakeOllama, Fault
 from label_replies import reply
 
 import ragbench as rb
-from ragbench import widgets
+from ragbench import scoring, widgets
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.labelling.checkers import ModelChecker
 from ragbench.metrics.table import METRICS, Metric, find_numbers, grade_metrics
 from ragbench.prompts import prompt_scale
 from ragbench.records import Chunk, Hit
+from ragbench.report.export import export_scores
 from ragbench.report.methods import Methods
-from ragbench.scoring import LABELS, LabelMethod, grade_label, metric_table, score
+from ragbench.scoring import LABELS, LabelMethod, Scores, grade_label, metric_table, score
 
 PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
 HIGH = "The tower is 330 metres high."
@@ -60,7 +62,7 @@ def test_metrics_of_texts_equal_their_functions():
     table = rb.score(ROWS, ["ir_score", "token_f1", "rouge_l"])
     for n, row in enumerate(ROWS):
         of_texts = (row["answer"], row["reference"])
-        assert table.loc[n, [*table.attrs["numbers"], "unscored", "question"]].to_dict() == {
+        assert table.loc[n, [*table.numbers, "unscored", "question"]].to_dict() == {
             "ir_score": rb.ir_score(row["facts"], " ".join(row["chunks"])),
             "token_f1": rb.token_f1(*of_texts),
             "rouge_l": rb.rouge_l(*of_texts),
@@ -76,7 +78,7 @@ def test_without_a_model_the_rest_is_computed_and_what_it_leaves_out_is_said():
     )
     with pytest.warns(UserWarning, match=said):
         table = score(ROWS, ["completeness", "fully_right", "token_f1", "contained"])
-    assert table.attrs["numbers"] == ["token_f1", "contained"]
+    assert table.numbers == ["token_f1", "contained"]
     assert table["contained"].tolist() == [1.0, 0.0]
     assert "fully_right" not in table
     with pytest.raises(
@@ -161,7 +163,7 @@ def test_a_scored_table_with_labels_is_scored_again_from_a_file(tmp_path, ending
     metrics = ["ragchecker", "keypoints", "ragas", "fully_right"]
     rows = [row | {"reference_contexts": [SKY]} for row in SAID]
     first = by_model(rows, metrics, grading, about_e9, retries=0)
-    numbers = first.attrs["numbers"]
+    numbers = first.numbers
     # an unread label, no answer
     assert first["precision"].fillna(-1).tolist() == [-1, 0.0, -1]
     path = tmp_path / f"scored.{ending}"
@@ -200,7 +202,7 @@ def test_a_grading_prompt_of_ones_own_has_its_own_scale(tmp_path, monkeypatch):
     grades = iter([3, 0])
     answers = lambda body: graded(body, next(grades))  # noqa: E731
     table = by_model(ROWS, ["fully_right", "grade"], answers, concurrency=1)
-    assert table.attrs["numbers"] == ["fully_right", "grade 0", "grade 1", "grade 2", "grade 3"]
+    assert table.numbers == ["fully_right", "grade 0", "grade 1", "grade 2", "grade 3"]
     assert table[["fully_right", "grade 0"]].to_numpy().tolist() == [[1.0, 0.0], [0.0, 1.0]]
 
 
@@ -212,11 +214,11 @@ def test_a_metric_of_grades_takes_the_scale_of_its_rows():
 
     def scored(rows, *metrics):
         table = score(rows, metrics)
-        return table[table.attrs["numbers"]].astype(float).fillna(-1).to_dict("list")
+        return table[table.numbers].astype(float).fillna(-1).to_dict("list")
 
     of_grades = ["grade 0", "grade 1", "grade 2", "fully_right"]
     table = score(rows[:2], ["grade", "fully_right"])
-    assert table.attrs["numbers"] == of_grades
+    assert table.numbers == of_grades
     assert table[of_grades].astype(float).fillna(-1).to_numpy().tolist() == [
         [0, 0, 1, 1],
         [-1, -1, -1, -1],
@@ -339,10 +341,10 @@ def test_labels_of_a_model_are_named_open_in_the_inspector_and_have_means():
     inspector = widgets.ClaimInspector(table["claim_labels"].tolist())
     inspector.show("1 B")
     assert inspector.metrics["precision"] == 0.0
-    means = rb.means(table, ["system"], table.attrs["numbers"]).set_index(["system", "metric"])
+    means = rb.means(table, ["system"], table.numbers).set_index(["system", "metric"])
     assert means.loc[("A", "precision"), ["mean", "n", "unscored"]].tolist() == [0.5, 2, 0]
     assert means.loc[("B", "grade 5"), "mean"] == 1.0
-    assert "claim_labels" not in table.attrs["numbers"]
+    assert "claim_labels" not in table.numbers
 
 
 def test_a_model_is_not_asked_for_labels_that_the_rows_have_and_a_warning_says_so():
@@ -385,7 +387,7 @@ def test_nan_empty_lists_and_mixed_languages_spoil_no_other_row():
     reasons = table["reason"].str.partition(":")[0].tolist()
     assert reasons == ["", "no answer", "undefined", "no reference", "undefined"]
     assert "claim_recall" not in table["reason"][2]  # nothing was found: 0
-    numbers = alone.attrs["numbers"]
+    numbers = alone.numbers
     assert alone.loc[0, numbers].equals(table.loc[0, numbers])
 
 
@@ -484,8 +486,8 @@ def test_a_checker_of_ones_own_checks_the_claims_that_a_model_takes_out():
     # The first one's true answer could not be taken apart.
     assert table["precision"].fillna(-1).tolist() == [-1, 0.0]
     assert table["reason"][0] == "a label could not be read: precision"
-    assert table.attrs["checker"] == "Strict()"
-    assert table.attrs["model"]["model"] == "llama3:8b"
+    assert table.facts["checker"] == "Strict()"
+    assert table.facts["model"]["model"] == "llama3:8b"
     assert table["labelled_by"].unique().tolist() == ["ollama:llama3:8b; claims by Strict()"]
     assert "Claims were checked by Strict()." in "\n".join(Methods.of_scores(table).paragraphs)
 
@@ -558,7 +560,7 @@ def test_a_scale_of_ones_own_is_read_from_a_file(tmp_path, ending):
     table = score(rows, ["fully_right", "grade"])
     assert table["fully_right"].tolist() == [1.0, 1.0, 0.0, 1.0]
     again = score(written(table, tmp_path / f"t.{ending}"), ["fully_right", "grade"])
-    assert again.attrs["numbers"] == table.attrs["numbers"]
+    assert again.numbers == table.numbers
     assert again["fully_right"].tolist() == [1.0, 1.0, 0.0, 1.0]
     assert again["grade 2"].astype(float).fillna(-1).tolist() == [1.0, -1, -1, 0.0]
 
@@ -645,7 +647,7 @@ def test_a_question_without_a_kind_and_nuggets_are_read_back_from_a_csv(tmp_path
     first = score(rows, ["abstention", "nuggets"])
     first.to_csv(tmp_path / "t.csv", index=False)
     again = score(tmp_path / "t.csv", ["abstention", "nuggets"])
-    numbers = first.attrs["numbers"]
+    numbers = first.numbers
     pd.testing.assert_frame_equal(first[numbers], again[numbers])
 
 
@@ -666,3 +668,59 @@ def test_the_ir_score_is_matched_as_the_row_says():
     )
     assert score(rows, ["ir_score"])["ir_score"].tolist() == [1.0, 0.5, 0.5]
     assert score(rows.drop(columns="match"), ["ir_score"])["ir_score"].tolist() == [0.5] * 3
+
+
+def test_scores_know_their_numbers_after_a_csv_and_a_concat(tmp_path):
+    rows = pd.DataFrame(
+        {
+            "question_id": [f"q{i}" for i in range(6)] * 2,
+            "system": ["A"] * 6 + ["B"] * 6,
+            "answer": ["Ely", "York", "x", "Ely", "York", "Bath"] * 2,
+            "reference": ["Ely", "York", "Bath", "x", "x", "x"] + ["y"] * 6,
+            "precision": 0.5,  # somebody else's, which is no number of ours
+        }
+    )
+    a, b = (score(rows[rows["system"] == name], ["exact_match"]) for name in "AB")
+    other = score(rows[rows["system"] == "B"], ["exact_match", "token_f1"])
+    assert type(a) is Scores
+    assert (a.numbers, a.sources) == (["exact_match"], {"exact_match": "HotpotQA"})
+    a.to_csv(tmp_path / "a.csv", index=False)
+    for joined in (pd.concat([a, b]), pd.concat([Scores.read(tmp_path / "a.csv"), b.table])):
+        assert joined.numbers == ["exact_match"]
+        (pair,) = rb.compare_scores(joined).to_dict("records")
+        assert (pair["mean a"], pair["mean b"], pair["n"]) == (2 / 6, 0.0, 6)
+        first, second = rb.means(joined, "system", joined.numbers)["mean"]
+        assert (first, second) == (2 / 6, 0.0)
+        made = export_scores(joined, tmp_path / f"{len([*tmp_path.iterdir()])}", "mine")
+        assert "exact match" in (made.folder / "methods.md").read_text()
+        again = score(made.folder / "rows.csv", ["token_f1"])
+        assert again.numbers == ["token_f1"]
+    plain = pd.read_csv(tmp_path / "a.csv")
+    assert Scores(pd.concat([plain, other])).numbers == ["exact_match", "token_f1"]
+    assert score(a, ["contained"]).numbers == ["contained"]
+    assert type(a.table) is pd.DataFrame
+
+
+def test_who_labelled_is_known_from_the_rows_of_a_file(tmp_path):
+    made = by_model(WITH_IDS, ["precision"])
+    assert made.labelled_by == ["ollama:llama3:8b"]
+    assert made[made["question_id"] == "0"].facts is made.facts
+    made.drop(columns="claim_labels").to_csv(tmp_path / "a.csv", index=False)
+    again = Scores.read(tmp_path / "a.csv")
+    assert again.labelled_by == ["ollama:llama3:8b"]
+    for scores in (made, again):
+        claims = " ".join(Methods.of_scores(scores).claims)
+        assert re.search(r"Labels were given by (ollama:)?llama3:8b; checked by a person", claims)
+
+
+def test_a_bar_is_shown_where_scoring_takes_longer_than_five_seconds(monkeypatch, capsys):
+    rows = [{"answer": "a", "reference": "a", "question_id": str(i)} for i in range(30)]
+    score(rows, ["exact_match"])
+    assert "metrics" not in capsys.readouterr().err
+    monkeypatch.setattr(scoring, "_BAR_AFTER_S", 0.05)
+    slow = Metric(("answer",), lambda answer: time.sleep(0.02) or 1.0, "mine")
+    monkeypatch.setitem(METRICS, "slow", slow)
+    score(rows, ["slow"])
+    assert re.search(r"metrics: .*/30", capsys.readouterr().err)
+    score(rows, ["slow"], progress=False)
+    assert capsys.readouterr().err == ""

@@ -35,6 +35,7 @@ from ragbench.report.methods import Methods, are_compared
 from ragbench.report.scores import load_scores, score_means
 from ragbench.report.tables import MOST_DRAWN, ReportTable
 from ragbench.rows import answers_of, load_run, run_folder
+from ragbench.scoring import Scores
 from ragbench.stats import compare_scores, with_interval
 from ragbench.text.escape import in_csv, in_markdown
 
@@ -143,6 +144,8 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
     ``name`` stands in its captions. Where claims were labelled, ``claim_labels.json`` has them in
     RAGChecker's form, for `ragbench.widgets.ClaimInspector`.
     """
+    if not isinstance(table, Scores):  # read from a file, or joined of others
+        table = Scores(table)
     files: dict[str, object] = {}
     notes = []
     if "claim_labels" in table:
@@ -154,11 +157,11 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
             notes.append(
                 f"claim_labels.json lacks {left} answers whose labels are missing or unread"
             )
-    notes += table.attrs.get("repairs", [])
+    notes += table.facts.get("repairs", [])
     tables = _score_tables(table, name)
     words = Methods.of_scores(table, tables)
     cell = [column for column in ("system",) if column in table]
-    checks = audit_rows(table, worst_and_best(table.attrs["numbers"]), cell)
+    checks = audit_rows(table, worst_and_best(table.numbers), cell)
     tables.append(_audit_table(checks, name))
     return _write(_Report(name, table, tables, words, files, notes), to)
 

@@ -19,9 +19,10 @@ from jinja2 import Environment
 from ragbench import __version__
 from ragbench.experiment import Experiment
 from ragbench.metrics.ir_score import MATCHES
-from ragbench.metrics.table import METRICS, find_numbers
 from ragbench.report.scores import RESAMPLES
 from ragbench.report.tables import ReportTable
+from ragbench.scoring import Scores
+from ragbench.stats.tables import numbers_of
 from ragbench.text.escape import in_markdown
 
 MOST_COMPARED = 8  # systems with scores of which every pair is compared
@@ -100,15 +101,17 @@ class Methods:
         return cls(*_written("run", facts))
 
     @classmethod
-    def of_scores(cls, table: pd.DataFrame, tables: Sequence[ReportTable] = ()) -> Self:
+    def of_scores(cls, table: Scores, tables: Sequence[ReportTable] = ()) -> Self:
         """Write the methods of a table from `ragbench.score`: what was scored, by which metrics,
         who labelled.
 
         ``tables`` are made of it, as for `of_run`.
         """
-        columns = table.attrs["numbers"]
-        model = table.attrs.get("model")
-        checker = table.attrs.get("checker")
+        model = table.facts.get("model")
+        checker = table.facts.get("checker")
+        makers = [name for name in (model and model["model"], checker) if name]
+        if not makers:  # of scores from a file
+            makers = [name for name in table.labelled_by if name != "given"]
         compared = are_compared(table)
         facts = {
             "table": table,
@@ -116,11 +119,11 @@ class Methods:
             "metrics": _metrics_by_source(table),
             "model": model,
             "checker": checker,
-            "labelled_by": [name for name in (model and model["model"], checker) if name],
-            "labels": list(dict.fromkeys(table.get("labelled_by", ()))),
-            "repairs": table.attrs.get("repairs"),
-            "values": table[columns].size,
-            "undefined": int(table[columns].isna().sum().sum()),
+            "labelled_by": makers,
+            "labels": table.labelled_by,
+            "repairs": table.facts.get("repairs"),
+            "values": table[table.numbers].size,
+            "undefined": int(table[table.numbers].isna().sum().sum()),
             "compared": compared,
             "most_compared": MOST_COMPARED,
             **_statistics(tables),
@@ -175,7 +178,7 @@ def are_compared(table: pd.DataFrame) -> bool:
         return False
     if table[["system", "question_id"]].duplicated().any():
         return False
-    scored = [table["question_id"][table[name].notna()] for name in table.attrs["numbers"]]
+    scored = [table["question_id"][table[name].notna()] for name in numbers_of(table)]
     return any(questions.duplicated().any() for questions in scored)
 
 
@@ -183,13 +186,10 @@ def _systems(table: pd.DataFrame) -> int:
     return table["system"].nunique() if "system" in table else 1
 
 
-def _metrics_by_source(table: pd.DataFrame) -> dict[str, list[str]]:
+def _metrics_by_source(scores: Scores) -> dict[str, list[str]]:
     """Return the names of metrics by paper and equation: as `ragbench.score` knew them."""
-    sources = {column: METRICS[name].source for column, (name, _) in find_numbers().items()}
-    sources |= table.attrs.get("sources", {})
     names: dict[str, list[str]] = {}
-    for column in table.attrs["numbers"]:
-        source = sources.get(column, "of this study")
+    for column, source in scores.sources.items():
         names.setdefault(source, []).append(column.replace("_", " "))
     return names
 

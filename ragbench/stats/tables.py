@@ -290,10 +290,10 @@ def compare_scores(
     """
     _check_systems(table, pairs)
     table = _with_ids(table)
-    measures = several(columns or table.attrs.get("numbers", ()))
+    measures = several(columns or numbers_of(table))
     if not measures:
         raise ConfigError(
-            "no columns to compare: a file keeps no list of a table's numbers",
+            "no columns to compare: the table is not of rb.score",
             "names of columns",
             "write for instance columns=['exact_match']",
         )
@@ -315,6 +315,17 @@ def compare_scores(
     if labels is not None:
         options["cluster"] = dict.fromkeys(scores, labels[questions])
     return clusters.annotate(compare_pairs(scores, ("a", "b", "measure"), **options))
+
+
+def numbers_of(table: pd.DataFrame) -> list[str]:
+    """Return the columns that `ragbench.score` computed, as its column ``numbers`` says; none of
+    another table.
+    """
+    if "numbers" not in table:
+        return []
+    cells = table["numbers"].dropna().astype(str).unique()
+    named = dict.fromkeys("; ".join(cells).split("; "))
+    return [name for name in named if name in table]
 
 
 def _with_ids(rows: pd.DataFrame) -> pd.DataFrame:

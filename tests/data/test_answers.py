@@ -368,7 +368,7 @@ def test_the_same_row_has_the_same_score_in_every_format(tmp_path):
     scored = {}
     for kind in FORMATS:
         table = rb.score(stored(tmp_path, kind, TRICKY), ["lexical", "ranking"])
-        scored[kind] = table[table.attrs["numbers"]]
+        scored[kind] = table[table.numbers]
         assert table["chunks"].tolist() == [row["chunks"] for row in TRICKY], kind
         pd.testing.assert_frame_equal(scored[kind], scored["dicts"], obj=kind)
     assert scored["dicts"]["exact_match"].tolist() == [1, 0, 0, 1]

@@ -86,7 +86,7 @@ def test_ranking_scores_are_those_of_ir_measures_own_readers(tmp_path, put):
     lines = [f"{q} 0 {d} {gain}\n" for q, gains in relevant.items() for d, gain in gains.items()]
     judged = ir_measures.read_trec_qrels(str(put("qrels.txt", "".join(lines))))
     run = ir_measures.read_trec_run(str(data.write_trec_run(retrieved, tmp_path / "run.txt")))
-    numbers = table.attrs["numbers"]
+    numbers = table.numbers
     theirs = ir_measures.calc([*map(ir_measures.parse_measure, numbers)], judged, run).aggregated
     expected = {str(measure): mean for measure, mean in theirs.items()}
     assert table[numbers].mean().to_dict() == pytest.approx(expected)

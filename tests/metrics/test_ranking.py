@@ -144,7 +144,7 @@ def test_many_questions_are_scored_in_one_call_as_each_alone(monkeypatch):
 def test_rows_are_ranked_by_the_measures_names():
     rows = [{"retrieved_context_ids": ["a", "b"], "reference_context_ids": ["b"]}]
     scored = rb.score(rows, ["ranking"])
-    assert scored.attrs["numbers"] == list(RANK_MEASURES)
+    assert scored.numbers == list(RANK_MEASURES)
     assert scored[["RR", "P@10"]].to_numpy().tolist() == [[0.5, 0.1]]
 
 

@@ -553,7 +553,7 @@ def test_odd_ids_and_systems_keep_their_names_between_score_and_export(tmp_path)
     again = load_scores(tmp_path)
     assert again["system"].tolist() == table["system"].tolist()
     assert again["question_id"].tolist() == table["question_id"].tolist()
-    assert again.attrs["numbers"] == ["exact_match"]
+    assert again.numbers == ["exact_match"]
     (tmp_path / "rows.jsonl").write_text("{}\n")
     assert load_scores(tmp_path) is None  # of other rows
 
@@ -689,7 +689,6 @@ def test_the_box_of_scores_says_who_labelled(given, metric, words, tmp_path):
     assert "questions like these 2;" in population
     assert "not asked the same questions" in untested
     one = table[table["system"] == "A"].drop(columns="system")
-    one.attrs = table.attrs
     (*_, untested) = box_of(export_scores(one, tmp_path / "one", "mine").folder)
     assert untested == "Not tested: any difference."
 
