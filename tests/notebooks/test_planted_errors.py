@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from notebook_parts import parts
 
+import planting
 from ragbench.records import Document
 
 BOOK = parts("97")
@@ -19,31 +20,24 @@ SENTENCES = {
 FACTS = ["Ann Lee built a mill in 1841.", "Sue Roe bought the mill of Ann Lee."]
 
 
-@pytest.fixture(autouse=True)
-def over_these_documents(monkeypatch):
-    documents = {
-        title.split(" (")[0]: Document(
-            title.split(" (")[0], title, " ".join(sentences), sentences, {"topic": "x"}
-        )
-        for title, sentences in SENTENCES.items()
-    }
-    names = BOOK.put.__globals__
-    monkeypatch.setitem(names, "documents", documents)
-    monkeypatch.setitem(
-        names, "kinds", {name: BOOK.kind_of(document) for name, document in documents.items()}
-    )
+DOCUMENTS = {}
+for title, sentences in SENTENCES.items():
+    name = title.split(" (")[0]
+    DOCUMENTS[name] = Document(name, title, " ".join(sentences), sentences, {"topic": "x"})
 
 
 def planted(error, answer="Sue Roe bought it from Ann Lee.", facts=FACTS, others=(), seed=0):
-    case = BOOK.Case(
+    case = planting.Case(
         answer,
         "Sue Roe",
         list(facts),
         ["Ann Lee", "Sue Roe", "Ely"],
         list(others),
         random.Random(seed),
+        DOCUMENTS,
+        planting.kinds_of(DOCUMENTS),
     )
-    return BOOK.ERRORS[error][2](case)
+    return planting.ERRORS[error][2](case)
 
 
 @pytest.mark.parametrize(
@@ -82,16 +76,16 @@ def test_a_false_sentence_is_one_of_the_documents_with_an_error():
 
 def test_a_date_and_a_number_become_others_and_nothing_else_changes():
     for seed in range(20):
-        year = BOOK.another_year("It opened in 1841, not in 1850.", random.Random(seed))
+        year = planting.another_year("It opened in 1841, not in 1850.", random.Random(seed))
         assert year.endswith(", not in 1850.")
         assert 3 <= abs(int(year[13:17]) - 1841) <= 25
-        count = BOOK.another_number("She had three sons.", random.Random(seed)).split()
+        count = planting.another_number("She had three sons.", random.Random(seed)).split()
         assert count[:2] + count[3:] == ["She", "had", "sons."]
-        assert count[2] in set(BOOK.COUNTS) - {"three"}
+        assert count[2] in set(planting.COUNTS) - {"three"}
 
 
 def test_retrieved_documents_are_removed_doubled_moved_and_joined_by_a_namesake():
-    assert {name: planted(name) for name in BOOK.OF_CHUNKS} == {
+    assert {name: planted(name) for name in planting.OF_CHUNKS} == {
         "gold chunk removed": ["Ann Lee", "Ely"],
         "gold chunk doubled": ["Ann Lee", "Ann Lee", "Sue Roe", "Ely"],
         "namesake added": ["Ann Lee", "Sue Roe", "Ely", "Eve Low"],  # of the same kind: a she
