@@ -49,6 +49,8 @@ LOWER_IS_BETTER = (
     "hallucination",
     "self_knowledge",
 )
+# The claims that precision leaves out, in two. Ours.
+WRONG_CLAIMS = ("contradicted", "not_in_reference")
 # Metrics that ask whether the retrieved text entails a claim, and can change where chunks are read
 # together.
 IN_RETRIEVED = (
@@ -76,8 +78,8 @@ def claim_metrics(
     response_in_retrieved: Any = None,
     reference_in_retrieved: Any = None,
 ) -> dict[str, float]:
-    """Compute RAGChecker's eleven metrics of one response: a dict of `CLAIM_METRICS` to numbers in
-    [0, 1].
+    """Compute RAGChecker's eleven metrics of one response, and what kind of wrong its claims are: a
+    dict of `CLAIM_METRICS` and `WRONG_CLAIMS` to numbers in [0, 1].
 
     Labels are the words Entailment / Neutral / Contradiction, or booleans.
 
@@ -97,6 +99,10 @@ def claim_metrics(
         together entail; None (also of a single claim): as the chunks one by one. Ours, not
         RAGChecker's.
 
+    contradicted and not_in_reference are the claims of the response that the true answer
+    contradicts, and on which it says nothing: together 1 - precision. NaN where labels are
+    booleans, which do not tell them apart.
+
     Source: RAGChecker, section 3.3, appendix B. Paper values (E5-Mistral + GPT-4, Table 3,
     percent): precision 62.0, recall 53.0, f1 52.7 (the mean of f1, not the f1 of means), claim
     recall 83.5, context precision 61.8.
@@ -110,7 +116,8 @@ def claim_metrics(
     tables = _read(
         response_in_reference, reference_in_response, response_in_chunks, reference_in_chunks
     )
-    return _metrics(*tables, empty, response_in_retrieved, reference_in_retrieved)
+    metrics = _metrics(*tables, empty, response_in_retrieved, reference_in_retrieved)
+    return metrics | _wrong_claims(response_in_reference, tables[0], empty)
 
 
 def _metrics(
@@ -169,6 +176,17 @@ def _overall(correct: np.ndarray, covered: np.ndarray, empty: float) -> dict[str
     return {"precision": precision, "recall": recall, "f1": f1}
 
 
+def _wrong_claims(labels: Any, correct: np.ndarray, empty: float) -> dict[str, float]:
+    """Claims of the response that the reference contradicts, and those that are not in it."""
+    if not all(isinstance(label, str) for label in labels):
+        return dict.fromkeys(WRONG_CLAIMS, float("nan"))
+    contradicted = np.array([label == "Contradiction" for label in labels], bool)
+    return {
+        "contradicted": _share(contradicted, empty),
+        "not_in_reference": _share(~correct & ~contradicted, empty),
+    }
+
+
 def _noise(
     wrong: np.ndarray, in_response: np.ndarray, relevant: np.ndarray, empty: float, n_reference: int
 ) -> dict[str, float]:
@@ -207,8 +225,9 @@ def claim_metrics_table(
     the results' `RETRIEVED_LABELS` too, those against all chunks together; a DataError where a
     result has none.
 
-    DataFrame, one row per result, index ``id``; columns `CLAIM_METRICS` (in [0, 1]) and `COUNTS` (a
-    relevant chunk entails a reference claim, a recalled claim is one that a chunk entails).
+    DataFrame, one row per result, index ``id``; columns `CLAIM_METRICS` and `WRONG_CLAIMS` (in [0,
+    1]) and `COUNTS` (a relevant chunk entails a reference claim, a recalled claim is one that a
+    chunk entails).
     DataError names id and field of the first result whose labels are missing, misshapen or unknown.
     """
     results = getattr(results, "results", results)
@@ -231,8 +250,9 @@ def claim_metrics_table(
             rows.append(_row(fields, empty, in_retrieved))
         except DataError as error:
             raise DataError(f"result {name!r}: {error.got}", error.expected, error.do) from None
-    table = pd.DataFrame(rows, pd.Index(names, name="id", dtype=object), [*CLAIM_METRICS, *COUNTS])
-    return table.astype(dict.fromkeys(CLAIM_METRICS, float) | dict.fromkeys(COUNTS, np.int64))
+    shares = [*CLAIM_METRICS, *WRONG_CLAIMS]
+    table = pd.DataFrame(rows, pd.Index(names, name="id", dtype=object), [*shares, *COUNTS])
+    return table.astype(dict.fromkeys(shares, float) | dict.fromkeys(COUNTS, np.int64))
 
 
 def _row(fields: Mapping[str, Any], empty: float, in_retrieved: bool) -> dict[str, float]:
@@ -240,7 +260,8 @@ def _row(fields: Mapping[str, Any], empty: float, in_retrieved: bool) -> dict[st
     together = {}
     if in_retrieved:
         together = _labels(fields, RETRIEVED_LABELS)
-    return {**_metrics(*tables, empty, **together), **_counts(*tables)}
+    wrong = _wrong_claims(fields["response_in_reference"], tables[0], empty)
+    return _metrics(*tables, empty, **together) | wrong | _counts(*tables)
 
 
 def _fields(result: Any) -> dict[str, Any]:

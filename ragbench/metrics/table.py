@@ -18,7 +18,12 @@ from typing import Any
 
 from ragbench.data.ragchecker import CHECKS, RagResult
 from ragbench.errors import ConfigError, check_known
-from ragbench.metrics.claims import CLAIM_METRICS, LOWER_IS_BETTER, claim_metrics
+from ragbench.metrics.claims import (
+    CLAIM_METRICS,
+    LOWER_IS_BETTER,
+    WRONG_CLAIMS,
+    claim_metrics,
+)
 from ragbench.metrics.ir_score import ir_score
 from ragbench.metrics.keypoints import (
     KEYPOINT_METRICS,
@@ -70,7 +75,7 @@ class Metric:
 def _claims(labels: RagResult | Mapping[str, Any]) -> dict[str, float]:
     result = RagResult.of(labels)
     if result.missing():  # an unread label would decide between the shares
-        return dict.fromkeys(CLAIM_METRICS, math.nan)
+        return dict.fromkeys((*CLAIM_METRICS, *WRONG_CLAIMS), math.nan)
     return claim_metrics(**{check: getattr(result, check) for check in CHECKS})
 
 
@@ -177,6 +182,13 @@ METRICS: dict[str, Metric] = {
         "RAGChecker, section 3.3",
         names=CLAIM_METRICS,
         lower_is_better=LOWER_IS_BETTER,
+    ),
+    "wrong_claims": Metric(
+        ("claim_labels",),
+        _claims,
+        "ours, after RAGChecker, appendix H",
+        names=WRONG_CLAIMS,
+        lower_is_better=WRONG_CLAIMS,
     ),
     "ragas": Metric(("ragas",), dict, "RAGAS, section 3", names=_RAGAS),
     "keypoints": Metric(

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from notebook_parts import parts
 
-from ragbench.data.ragchecker import read_ragchecker
+from ragbench.data.ragchecker import RagResult, read_ragchecker
 from ragbench.errors import DataError
 from ragbench.metrics import claims
 from ragbench.metrics.claims import (
@@ -20,9 +20,11 @@ from ragbench.metrics.claims import (
     CLAIM_METRICS,
     COUNTS,
     IN_RETRIEVED,
+    WRONG_CLAIMS,
     claim_metrics,
     claim_metrics_table,
 )
+from ragbench.metrics.table import METRICS
 from ragbench.paths import packaged_data
 
 ragchecker_averages = parts("20").ragchecker_averages
@@ -58,6 +60,7 @@ def slow(
     p = share(response)
     r = share(reference)
     f1 = empty
+    split = dict.fromkeys(WRONG_CLAIMS, math.nan)  # booleans do not tell
     if response and reference:
         f1 = 2 * p * r / (p + r) if p + r else 0.0
     return {
@@ -78,6 +81,7 @@ def slow(
         "hallucination": response_claims(lambda right, entailed, _: not right and not entailed),
         "self_knowledge": response_claims(lambda right, entailed, _: right and not entailed),
         "faithfulness": response_claims(lambda right, entailed, _: entailed),
+        **(split if response else dict.fromkeys(WRONG_CLAIMS, empty)),
     }
 
 
@@ -94,6 +98,12 @@ def labels(draw, least=0):
         return draw(values)
 
     return booleans(n), booleans(m), booleans(n, k), booleans(m, k)
+
+
+def eleven(sets, empty=math.nan) -> dict[str, float]:
+    """RAGChecker's, which need not tell contradicted claims."""
+    scores = claim_metrics(*sets, empty=empty)
+    return {name: scores[name] for name in CLAIM_METRICS}
 
 
 def same(a: dict[str, float], b: dict[str, float]) -> bool:
@@ -129,8 +139,8 @@ BY_HAND = dict(zip(CLAIM_METRICS, NUMBERS, strict=True))
 def test_all_eleven_metrics_and_the_counts_worked_by_hand():
     scores = claim_metrics(*EXAMPLE)
     row = claim_metrics_table([labelled(EXAMPLE)]).loc["q"]
-    assert list(scores) == list(CLAIM_METRICS)
-    assert scores == pytest.approx(BY_HAND)
+    assert list(scores) == [*CLAIM_METRICS, *WRONG_CLAIMS]
+    assert scores == pytest.approx(BY_HAND | dict.fromkeys(WRONG_CLAIMS, math.nan), nan_ok=True)
     assert row[list(COUNTS)].tolist() == [13, 5, 3, 2, 4]
     assert {type(value) for value in scores.values()} == {float}
 
@@ -204,17 +214,17 @@ def test_metrics_equal_the_definitions_with_sets(sets, empty):
 def test_many_results_of_different_sizes_score_as_each_alone(sets):
     table = claim_metrics_table(labelled(one, f"q{i}") for i, one in enumerate(sets))
     assert table.index.tolist() == [f"q{i}" for i in range(len(sets))]
-    assert table.columns.tolist() == [*CLAIM_METRICS, *COUNTS]
-    assert table.dtypes.tolist() == [np.float64] * len(CLAIM_METRICS) + [np.int64] * len(COUNTS)
+    shares = [*CLAIM_METRICS, *WRONG_CLAIMS]
+    assert table.columns.tolist() == [*shares, *COUNTS]
+    assert table.dtypes.tolist() == [np.float64] * len(shares) + [np.int64] * len(COUNTS)
     for (_, row), one in zip(table.iterrows(), sets, strict=True):
-        assert same(row[list(CLAIM_METRICS)].to_dict(), slow(*one))
+        assert same(row[shares].to_dict(), slow(*one))
         assert row[list(COUNTS[:2])].tolist() == [len(one[0]), len(one[1])]
 
 
 def test_labels_may_be_words_numbers_arrays_or_frames():
     booleans = [np.array(part, bool) for part in EXAMPLE]
     words = [np.where(part, "Entailment", "Contradiction") for part in booleans]
-    expected = claim_metrics(*EXAMPLE)
     for form in (
         [part.tolist() for part in words],
         words,
@@ -223,7 +233,7 @@ def test_labels_may_be_words_numbers_arrays_or_frames():
         [tuple(part) for part in booleans],
         [pd.DataFrame(part) if part.ndim == 2 else pd.Series(part) for part in words],
     ):
-        assert claim_metrics(*form) == expected
+        assert eleven(form) == eleven(EXAMPLE)
     assert claim_metrics([False], [1], [["Neutral"]], [[1]])["hallucination"] == 1
 
 
@@ -249,15 +259,15 @@ UNDEFINED = {
 
 @pytest.mark.parametrize(("sets", "undefined"), UNDEFINED.values(), ids=UNDEFINED)
 def test_what_is_undefined_is_nan_and_zero_only_by_name(sets, undefined):
-    scores = claim_metrics(*sets)
+    scores = eleven(sets)
     assert {name for name, value in scores.items() if math.isnan(value)} == undefined
     for empty in (0.0, 0.25):
-        assert claim_metrics(*sets, empty=empty) == scores | dict.fromkeys(undefined, empty)
+        assert eleven(sets, empty) == scores | dict.fromkeys(undefined, empty)
 
 
 def test_no_result_at_all_gives_an_empty_table():
     table = claim_metrics_table([])
-    assert (len(table), list(table)) == (0, [*CLAIM_METRICS, *COUNTS])
+    assert (len(table), list(table)) == (0, [*CLAIM_METRICS, *WRONG_CLAIMS, *COUNTS])
 
 
 def test_averages_leave_out_what_is_undefined():
@@ -371,3 +381,34 @@ def test_a_bad_label_against_the_retrieved_text_is_named_by_its_place():
     labels = ([1, 0], [1], [[1], [0]], [[0]])
     with refused(DataError, r"the retrieved text\[1\]: label 'bad'"):
         claim_metrics(*labels, response_in_retrieved=[None, "bad"])
+
+
+def test_wrong_claims_are_contradicted_or_not_in_the_true_answer_by_hand():
+    yes, no, against = "Entailment", "Neutral", "Contradiction"
+    labels = {"a": [yes, no, no, against], "b": [against], "c": [yes, yes], "d": []}
+    results = [
+        {
+            "id": name,
+            "response_in_reference": claims,
+            "reference_in_response": [yes],
+            "response_in_chunks": [[no]] * len(claims),
+            "reference_in_chunks": [[yes]],
+        }
+        for name, claims in labels.items()
+    ]
+    table = claim_metrics_table(results)
+    split = table[["contradicted", "not_in_reference"]]
+    assert split[:3].to_numpy().tolist() == [[0.25, 0.5], [1, 0], [0, 0]]
+    assert split.loc["d"].isna().all()
+    assert split.sum(axis=1)[:3].tolist() == (1 - table["precision"])[:3].tolist()
+    assert split.mean().tolist() == [1.25 / 3, 0.5 / 3]
+    assert split.mean().sum() == pytest.approx(1 - table["precision"].mean())
+    claims = table["n_response_claims"]
+    pooled = split.mul(claims, axis=0).sum() / claims.sum()
+    assert pooled.tolist() == [2 / 7, 2 / 7]
+    assert 1 - pooled.sum() == pytest.approx((table["precision"] * claims).sum() / claims.sum())
+    # yes or no does not tell them apart
+    told = [{**result, "response_in_reference": [True] * 4} for result in results[:1]]
+    assert claim_metrics_table(told)[[*split]].isna().all(axis=None)
+    cell = RagResult(question="q", reference="r", response="x", **results[0])
+    assert METRICS["wrong_claims"].function(cell)["contradicted"] == 0.25
