@@ -53,12 +53,30 @@ def rank_table(
         questions = [""] * len(retrieved)
     same_length(retrieved=retrieved, relevant=relevant, questions=questions)
     parsed = {name: _parse(name) for name in several(measures)}
-    rankings: dict[str, dict[str, float]] = {}  # question -> document -> minus its rank
-    gains: dict[str, dict[str, int]] = {}  # question -> document -> gain
+    judged = _judged(retrieved, relevant, map(as_id, questions))
+    rankings = {}  # question -> document -> minus its rank
+    gains = {}  # question -> document -> gain
+    for number, (ids, gain_of) in judged.items():
+        # in names of our own: some of ir_measures' programs take neither blanks nor other names of
+        # questions than numbers
+        rankings[str(number)] = _ranks(len(ids))
+        gains[str(number)] = _gains_by_place(ids, gain_of)
+    table = pd.DataFrame(index=range(len(retrieved)))
+    scores = _scores(parsed.values(), rankings, gains)
+    for name, measure in parsed.items():
+        table[name] = pd.Series(scores[str(measure)], dtype=float)
+    return table
+
+
+def _judged(
+    retrieved: Iterable[Ranking], relevant: Iterable[Relevant], questions: Iterable[str]
+) -> dict[int, tuple[list[str], dict[str, int]]]:
+    """Return by row its documents in their order and their gains, of rows with a relevant one; warn
+    of what looks wrong.
+    """
+    judged = {}
     own = 0  # documents with the id of their question
-    is_any_found = False
-    example = ()
-    rows = zip(retrieved, relevant, map(as_id, questions), strict=True)
+    rows = zip(retrieved, relevant, questions, strict=True)
     for number, (ranking, wanted, question) in enumerate(rows):
         ids = _ids(ranking)
         gain_of = _gains(wanted)
@@ -67,18 +85,30 @@ def rank_table(
         if question and question in ids and not gain_of.get(question):
             ids = _ids(ranking, question)
             own += 1
-        is_any_found |= any(map(gain_of.get, ids))
+        judged[number] = ids, gain_of
+    if own:
+        warnings.warn(
+            f"in {own} rankings a document has the id of its question and is left out, as by "
+            "BEIR's ignore_identical_ids; if they are not the same text, rename one of them",
+            stacklevel=3,
+        )
+    _warn_of_other_forms(judged.values())
+    return judged
+
+
+def _warn_of_other_forms(judged: Iterable[tuple[list[str], dict[str, int]]]) -> None:
+    """Warn where no retrieved id of any row is relevant."""
+    example = ()
+    for ids, gain_of in judged:
+        if any(map(gain_of.get, ids)):
+            return
         example = example or (ids and (ids[0], next(filter(gain_of.get, gain_of))))
-        # in names of our own: some of ir_measures' programs take neither blanks nor other names of
-        # questions than numbers
-        rankings[str(number)] = _ranks(len(ids))
-        gains[str(number)] = _gains_by_place(ids, gain_of)
-    _warn(own, () if is_any_found else example)
-    table = pd.DataFrame(index=range(len(retrieved)))
-    scores = _scores(parsed.values(), rankings, gains)
-    for name, measure in parsed.items():
-        table[name] = pd.Series(scores[str(measure)], dtype=float)
-    return table
+    if example:
+        warnings.warn(
+            f"of no row is any retrieved id relevant: {example[0]!r} was retrieved, {example[1]!r} "
+            "is relevant; check that both are ids of documents, written alike",
+            stacklevel=4,
+        )
 
 
 @functools.cache
@@ -93,21 +123,6 @@ def _gains_by_place(ids: Sequence[str], gain_of: Mapping[str, int]) -> dict[str,
     for name in gain_of:
         place_of.setdefault(name, len(place_of))
     return {f"d{place_of[name]}": gain for name, gain in gain_of.items()}
-
-
-def _warn(own: int, example: Sequence[str]) -> None:
-    if own:
-        warnings.warn(
-            f"in {own} rankings a document has the id of its question and is left out, as by "
-            "BEIR's ignore_identical_ids; if they are not the same text, rename one of them",
-            stacklevel=3,
-        )
-    if example:
-        warnings.warn(
-            f"of no row is any retrieved id relevant: {example[0]!r} was retrieved, {example[1]!r} "
-            "is relevant; check that both are ids of documents, written alike",
-            stacklevel=3,
-        )
 
 
 def _scores(
@@ -174,8 +189,11 @@ def _ids(ranking: Ranking, left_out: str | None = None) -> list[str]:
     """Return the documents in their order; a document's second chunk takes its rank alone."""
     if isinstance(ranking, Mapping):
         ranking = sorted(ranking, key=ranking.__getitem__, reverse=True)
+    items = as_list(ranking, "retrieved", object)
+    if left_out is None and set(map(type, items)) == {str} and len(set(items)) == len(items):
+        return items
     ids: dict[str, None] = {}
-    for rank, item in enumerate(as_list(ranking, "retrieved", object)):
+    for rank, item in enumerate(items):
         if isinstance(item, Hit):
             item = item.chunk
         if isinstance(item, Chunk):
