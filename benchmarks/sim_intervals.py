@@ -17,9 +17,11 @@ from statistics import NormalDist
 import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
+from scipy.stats import rankdata, spearmanr
 
 from ragbench.comparison import may_be_first
 from ragbench.stats import (
+    correlation,
     find_clusters,
     holm,
     kappa,
@@ -144,6 +146,84 @@ def rare_agreement(runs: int) -> pd.DataFrame:
             defined += 1
         rows.append((n, true, size, *held / defined))
     return pd.DataFrame(rows, columns=["items", "kappa", "in a cluster", "bootstrap", "ours"])
+
+
+def two_people(
+    rng: np.random.Generator, conversations: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Make two people's grades from 0 to 3 of the answers of conversations, and which each is of."""
+    cluster = np.repeat(np.arange(conversations), rng.integers(2, 8, conversations))
+    level = rng.normal(0, 0.7, conversations)[cluster] + rng.normal(0, 0.7, cluster.size)
+    people = level + rng.normal(0, 0.6, (2, cluster.size))
+    return *np.digitize(people, (-1, 0, 1)), cluster
+
+
+def kappa_over_conversations(runs: int) -> pd.DataFrame:
+    """Coverage of quadratic kappa by a bootstrap over conversations and by `kappa`, and the width
+    for a judge who gives one grade to all.
+    """
+    options = {"weights": "quadratic", "labels": range(4)}
+    one, other, _ = two_people(np.random.default_rng(0), 200_000)
+    true = kappa(one, other, resamples=0, **options).estimate
+    rows = []
+    for conversations in (10, 20, 40):
+        rng = np.random.default_rng(conversations)
+        held = np.zeros(2)
+        width = np.zeros(2)
+        for _ in range(runs):
+            a, b, cluster = two_people(rng, conversations)
+            places = [np.flatnonzero(cluster == number) for number in range(conversations)]
+            drawn = []
+            for times in rng.integers(0, conversations, (100, conversations)):
+                chosen = np.concatenate([places[number] for number in times])
+                drawn.append(quadratic(a[chosen], b[chosen]))
+            low, high = np.quantile(drawn, [0.025, 0.975])
+            ours = kappa(a, b, cluster=cluster, resamples=400, **options)
+            constant = kappa(a, np.full(a.size, 2), cluster=cluster, resamples=400, **options)
+            held += [low <= true <= high, ours.low <= true <= ours.high]
+            width += [ours.high - ours.low, constant.high - constant.low]
+        rows.append((conversations, true, *held / runs, *width / runs))
+    columns = ["conversations", "kappa", "bootstrap", "ours", "width (ours)", "one grade: width"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def quadratic(a: np.ndarray, b: np.ndarray) -> float:
+    """Quadratic kappa, by its definition."""
+    by_chance = a.var() + b.var() + (a.mean() - b.mean()) ** 2
+    return 1 - ((a - b) ** 2).mean() / by_chance
+
+
+def tied_ranks(runs: int) -> pd.DataFrame:
+    """Coverage of Spearman's correlation with ties over clusters of 5: by percentiles of resampled
+    clusters, and by `correlation`.
+    """
+    true = spearmanr(*tied_scores(np.random.default_rng(0), 200_000)[:2]).statistic
+    rows = []
+    for clusters in (10, 20, 60):
+        rng = np.random.default_rng(clusters)
+        held = np.zeros(2)
+        for _ in range(runs):
+            x, y, cluster = tied_scores(rng, clusters)
+            drawn = rng.integers(0, clusters, (100, clusters, 1)) * 5 + np.arange(5)
+            chosen = drawn.reshape(100, -1)
+            ranks = rankdata(x[chosen], axis=1), rankdata(y[chosen], axis=1)
+            x_ranks, y_ranks = (each - each.mean(axis=1, keepdims=True) for each in ranks)
+            spread = np.sqrt((x_ranks**2).sum(axis=1) * (y_ranks**2).sum(axis=1))
+            low, high = np.quantile((x_ranks * y_ranks).sum(axis=1) / spread, [0.025, 0.975])
+            ours = correlation(x, y, "spearman", cluster=cluster, resamples=200)
+            held += [low <= true <= high, ours.low <= true <= ours.high]
+        rows.append((clusters, true, *held / runs))
+    return pd.DataFrame(rows, columns=["clusters", "spearman", "bootstrap", "ours"])
+
+
+def tied_scores(
+    rng: np.random.Generator, clusters: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Make a score of four values, people's of three, and clusters of five."""
+    cluster = np.repeat(np.arange(clusters), 5)
+    x = rng.normal(0, 0.7, clusters)[cluster] + rng.normal(0, 1, cluster.size)
+    y = 0.6 * x + rng.normal(0, 0.3, clusters)[cluster] + rng.normal(0, 0.8, cluster.size)
+    return np.digitize(x, [-0.8, 0, 0.8]), np.digitize(y, [-0.5, 0.7]), cluster
 
 
 def sparse(rng: np.random.Generator, kind: str, n: int) -> tuple[np.ndarray, float]:
@@ -484,6 +564,8 @@ SIMULATIONS = (
     few_values,
     few_labels,
     rare_agreement,
+    kappa_over_conversations,
+    tied_ranks,
     sparse_means,
     sparse_differences,
     skewed_differences,
@@ -497,7 +579,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("--runs", type=int, default=5, help="of each cell; docs/metrics.md: 200")
     parser.add_argument("names", nargs="*", help="simulations; default: all")
     asked = parser.parse_args()
     for simulation in SIMULATIONS:

@@ -77,6 +77,8 @@ def _difference(value: float) -> str:
 
 
 def _p_value(p: float) -> str:
+    if np.isnan(p):
+        return MISSING
     if p < 0.001:
         return "< 0.001"
     return f"{p:.3f}"
@@ -103,6 +105,11 @@ def conclusions(table: pd.DataFrame) -> list[str]:
 def _verdict(row: Mapping[str, Any], *, less: bool) -> str:
     """Say which system is better, or what difference would have been shown."""
     interval = interval_text(row["difference"], row["low"], row["high"], "+.3f")
+    questions = f"{row['n']} questions"
+    if row.get("clusters"):
+        questions += f" in {row['clusters']} clusters"
+    if np.isnan(row["p_holm"]):
+        return f"{row['a']} and {row['b']}: {interval}; {questions} are too few to test."
     result = f"{interval}, p = {row['p_holm']:.2g} after Holm"
     if row["p_holm"] < 0.05:
         better = row["a"]
@@ -112,9 +119,6 @@ def _verdict(row: Mapping[str, Any], *, less: bool) -> str:
             worse = row["a"]
         direction = "lower" if less else "higher"
         return f"{better} is {direction} than {worse}: {result}."
-    questions = f"{row['n']} questions"
-    if row.get("clusters"):
-        questions += f" in {row['clusters']} clusters"
     nothing = f"no difference shown between {row['a']} and {row['b']}: {result}"
     differ = row["wins"] + row["losses"]
     if not differ:

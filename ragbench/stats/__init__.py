@@ -28,6 +28,7 @@ HOMES = {
         "interval_text",
         "MISSING",
         "paired_difference",
+        "rogan_gladen",
         "with_interval",
     ],
     "paired": [
@@ -41,7 +42,6 @@ HOMES = {
         "ppi_difference",
         "ppi_mean",
         "ppi_shares",
-        "rogan_gladen",
         "stratified_draw",
     ],
     "tables": [

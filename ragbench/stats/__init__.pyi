@@ -32,6 +32,6 @@ from ragbench.stats.ppi import ppi_mean as ppi_mean
 from ragbench.stats.ppi import ppi_shares as ppi_shares
 from ragbench.stats.agreement import preference_correlation as preference_correlation
 from ragbench.stats.agreement import preference_difference as preference_difference
-from ragbench.stats.ppi import rogan_gladen as rogan_gladen
+from ragbench.stats.intervals import rogan_gladen as rogan_gladen
 from ragbench.stats.ppi import stratified_draw as stratified_draw
 from ragbench.stats.intervals import with_interval as with_interval

@@ -16,6 +16,7 @@ import pandas as pd
 from ragbench.data.relevance import judgements
 from ragbench.errors import DataError, check_known
 from ragbench.records import Dataset
+from ragbench.stats.paired import holm
 
 KNOWN = "known"  # the default: what the columns of the rows say
 ENOUGH = 10  # clusters that are taken without a warning
@@ -60,15 +61,20 @@ class Clusters:
         return labels.first()
 
     def annotate(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Take the intervals of too few clusters out of a table with low, high and clusters, and
-        note the rule in ``attrs["clusters"]``.
+        """Take the intervals and p-values of too few clusters out of a table with low, high and
+        clusters, and note the rule in ``attrs["clusters"]``.
         """
         rule = self.rule
         if self.column and not self.named:
             few = table["clusters"].between(1, FEWEST - 1)
             if few.any():
+                without = "interval"
                 table.loc[few, ["low", "high"]] = np.nan
-                rule += f"; no interval over fewer than {FEWEST}"
+                if "p" in table:
+                    without = "interval and no p"
+                    table.loc[few, "p"] = np.nan
+                    table["p_holm"] = holm(table["p"])
+                rule += f"; no {without} over fewer than {FEWEST}"
         table.attrs["clusters"] = rule
         if not table["low"].notna().any():
             table.attrs["intervals"] = []
@@ -86,7 +92,8 @@ def find_clusters(
         directly or through others. None: each row counts as one. Default, "known": the column
         cluster. Else, in each data set, the coarsest of topic, document and shared documents of
         the evidence that has at least ten groups; where none has ten, the one with the most, with a
-        warning, and then no interval over fewer than five. Without any of them the question.
+        warning, and then no interval and no p over fewer than five. Without any of them the
+        question.
     by : columns that a table is divided by: within one topic, topics are no clusters.
 
     A question is named by data and question_id, else by its text; without both each row counts as

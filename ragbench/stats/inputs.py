@@ -83,12 +83,11 @@ def as_paired(**sides: Any) -> list[np.ndarray]:
     return list(arrays.values())
 
 
-def group_index(
-    groups: Any, n: int, present: np.ndarray | None = None, *, sort: bool = False
-) -> np.ndarray:
-    """Number the groups from 0 on: the group of each of n points, or of those present.
+def group_index(groups: Any, n: int, present: np.ndarray | None = None) -> np.ndarray:
+    """Number the groups from 0 on, by first appearance: the group of each of n points, or of those
+    present.
 
-    By first appearance, or by name. ``groups`` None: each point is its own group. So is a point
+    ``groups`` None: each point is its own group. So is a point
     without a label (None, NaN), with a warning.
     """
     if present is None:
@@ -100,7 +99,7 @@ def group_index(
         raise DataError(f"{len(labels)} group labels for {n} points", "one group label per point")
     if labels.map(type).nunique() > 1:  # 1 and "1" are one group, as ids are
         labels = labels.map(as_id, na_action="ignore")
-    index, names = pd.factorize(labels[present], sort=sort)
+    index, names = pd.factorize(labels[present])
     lacking = np.flatnonzero(index < 0)
     if lacking.size:
         warnings.warn(

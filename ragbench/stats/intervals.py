@@ -87,6 +87,14 @@ class Interval:
         sizes = np.bincount(cluster)
         return replace(interval, clusters=sizes.size, effective=_effective_number(sizes))
 
+    def bounded(self, low: float, high: float, method: str, p: float = float("nan")) -> Interval:
+        """Return it with bounds and the name of their method, or as it is where they are NaN."""
+        if np.isnan(low):
+            return replace(self, p=p)
+        if self.clusters not in (0, self.n):
+            method = _OVER_CLUSTERS[method]
+        return replace(self, low=low, high=high, method=method, p=p)
+
     def columns(self, name: str) -> dict[str, float]:
         """Return estimate and bounds as a table's columns: ``name``, ``name_low``,
         ``name_high``.
@@ -120,7 +128,7 @@ def with_interval(
     )
 
 
-def is_share(values: Any) -> bool:
+def _is_share(values: Any) -> bool:
     """Tell by their type whether values are yes or no: booleans, with missing ones among them."""
     return pd.api.types.infer_dtype(values, skipna=True) == "boolean"
 
@@ -163,11 +171,21 @@ def mean_interval(
     Coverage: ``benchmarks/sim_intervals.py``.
     """
     if share is None:
-        share = is_share(values)
+        share = _is_share(values)
     values = as_floats(values)
     if share and not np.isin(values[~np.isnan(values)], (0, 1)).all():
         raise DataError("a share of values that are not all 0 or 1", "0 and 1", "leave share out")
-    return _interval(values, statistic, cluster, resamples, seed, share=share)
+    kept, index, interval = _counted(values, cluster, statistic)
+    if not resamples or np.bincount(index).size < 2:
+        return interval
+    if statistic is np.mean and share:
+        return interval.bounded(*_exact_bounds(kept, index), EXACT)
+    if (kept == kept[0]).all():
+        return interval
+    if statistic is np.mean:
+        return interval.bounded(*_mean_bounds(kept, index, resamples, seed))
+    drawn = _resampled(lambda places: statistic(kept[places]), index, resamples, seed)
+    return interval.bounded(*_percentiles(drawn), BOOTSTRAP)
 
 
 def paired_difference(a: Any, b: Any, *, cluster: Any = None) -> Interval:
@@ -203,10 +221,7 @@ def paired_difference(a: Any, b: Any, *, cluster: Any = None) -> Interval:
     if _are_fractions(a) and _are_fractions(b):
         low = max(low, -1.0)
         high = min(high, 1.0)
-    method = T
-    if interval.clusters not in (0, interval.n):
-        method = T_CLUSTERS
-    return replace(interval, low=low, high=high, method=method, p=p)
+    return interval.bounded(low, high, T, p)
 
 
 def _are_fractions(values: np.ndarray) -> bool:
@@ -233,43 +248,13 @@ def _counted(
     return kept, index, Interval.without_bounds(estimate, kept.size, missing, clusters)
 
 
-def _interval(
-    values: np.ndarray,
-    statistic: Callable[[np.ndarray], Any],
-    cluster: Any,
-    resamples: int,
-    seed: Seed,
-    *,
-    share: bool,
-) -> Interval:
-    """Count what is there, and choose the interval."""
-    kept, index, interval = _counted(values, cluster, statistic)
-    if not resamples or np.bincount(index).size < 2:
-        return interval
-    of_mean = statistic is np.mean
-    if (kept == kept[0]).all() and not (of_mean and share):
-        return interval
-    if of_mean:
-        low, high, method = _mean_bounds(kept, index, share, resamples, seed)
-    else:
-        low, high = _resampled_bounds(lambda i: statistic(kept[i]), index, resamples, seed)
-        method = BOOTSTRAP
-    if np.isnan(low):
-        return interval
-    if interval.clusters not in (0, interval.n):
-        method = _OVER_CLUSTERS[method]
-    return replace(interval, low=low, high=high, method=method)
-
-
 def _mean_bounds(
-    values: np.ndarray, index: np.ndarray, share: bool, resamples: int, seed: Seed
+    values: np.ndarray, index: np.ndarray, resamples: int, seed: Seed
 ) -> tuple[float, float, str]:
-    if share:
-        return *_exact_bounds(values, index), EXACT
+    """Choose the interval of a mean that is no share: see `mean_interval`."""
     variance, k = _jackknife_variance(values, index)
     if k >= _FEW:
-        means = _resampled_means(values, index, resamples, seed)
-        return *_percentiles(means), BOOTSTRAP
+        return *_percentiles(_resampled_means(values, index, resamples, seed)), BOOTSTRAP
     mean = float(values.mean())
     if not variance > 0:
         return float("nan"), float("nan"), ""
@@ -333,13 +318,6 @@ def _jackknife_variance(values: np.ndarray, index: np.ndarray) -> tuple[float, f
 
 
 # Resampling
-
-
-def _resampled_bounds(
-    statistic: Callable[[np.ndarray], float], index: np.ndarray, resamples: int, seed: Seed
-) -> tuple[float, float]:
-    """Return the 95% percentiles of a statistic over resamples of whole groups."""
-    return _percentiles(_resampled(statistic, index, resamples, seed))
 
 
 def _resampled(
@@ -504,7 +482,67 @@ def binomial_ci(successes: float, n: int) -> Interval:
     return Interval(successes / n, low, high, int(n), method=EXACT)
 
 
-# -- correlations
+# A share by a judge's errors
+
+
+def rogan_gladen(labels: Any, judged: Any, *, cluster: Any = None, seed: Seed = 0) -> Interval:
+    """Share of a judge's yes, corrected by the errors that labels of some items show.
+
+        share = (judged + specificity - 1) / (sensitivity + specificity - 1)
+
+    Parameters
+    ----------
+    labels : 0 or 1, shape (n,); NaN for an item that nobody labelled.
+    judged : 0 or 1 of every item, shape (n,).
+    cluster : labels, shape (n,), of items that belong together.
+
+    Returns
+    -------
+    Interval with the bounds of a percentile bootstrap, cut at 0 and 1. NaN, and the reason as its
+    ``method``, where the labels do not show that the judge tells a yes from a no: the interval of
+    Youden's J, sensitivity + specificity - 1, reaches 0.
+
+    Source: Rogan & Gladen (1978).
+    """
+    labels, judged = as_paired(labels=labels, judged=judged)
+    places, index, interval = _counted(np.arange(labels.size), cluster, np.mean)
+    counts = _counts_of_errors(labels, judged)[places.astype(int)]
+    by_cluster = np.zeros((np.bincount(index).size, counts.shape[1]))
+    np.add.at(by_cluster, index, counts)
+    drawn = [times @ by_cluster for times in _group_counts(len(by_cluster), 2000, seed)]
+    youden, share = _corrected(by_cluster.sum(axis=0))
+    youdens, shares = _corrected(np.vstack([np.empty((0, counts.shape[1])), *drawn]))
+    low, high = _percentiles(youdens)
+    if not low > 0:
+        reason = f"refused: Youden's J is {interval_text(youden, low, high, '.2f')}"
+        return replace(interval, estimate=float("nan"), method=reason)
+    estimate, low, high = np.clip([share, *_percentiles(shares)], 0, 1).tolist()
+    return replace(interval, estimate=estimate).bounded(low, high, BOOTSTRAP)
+
+
+def _counts_of_errors(labels: np.ndarray, judged: np.ndarray) -> np.ndarray:
+    """Return what each item adds to the counts that `_corrected` takes: shape (items, 6)."""
+    right = labels == 1
+    wrong = ~np.isnan(labels) & ~right
+    every = np.ones(labels.size)
+    return np.column_stack([right, right * judged, wrong, wrong * judged, every, judged])
+
+
+def _corrected(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return Youden's J and the corrected share; NaN where J is 0, or a kind has no label.
+
+    Counts, in the last axis: right items with a label, and the judge's yes among them; wrong ones,
+    alike; all items, alike.
+    """
+    right, yes_of_right, wrong, yes_of_wrong, items, yes = np.moveaxis(counts, -1, 0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        false_alarms = yes_of_wrong / wrong
+        youden = yes_of_right / right - false_alarms
+        share = (yes / items - false_alarms) / np.where(youden == 0, np.nan, youden)
+    return youden, share
+
+
+# Correlations
 
 Method = Literal["pearson", "spearman", "kendall"]
 

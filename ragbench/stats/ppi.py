@@ -18,13 +18,12 @@ import numpy as np
 from scipy.special import betaincinv, ndtri, stdtrit
 
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.stats.inputs import TAIL, Seed, as_floats, as_paired, group_index, same_length
+from ragbench.stats.inputs import TAIL, as_floats, as_paired, group_index, same_length
 from ragbench.stats.intervals import (
     EXACT_CLUSTERS,
     T_CLUSTERS,
     Interval,
     T,
-    mean_interval,
     share_bounds,
     t_p_value,
 )
@@ -34,55 +33,6 @@ NORMAL = "normal"
 JEFFREYS = "Jeffreys' of the strata, joined"
 _Bounds = tuple[np.ndarray, np.ndarray, str]  # low and high by category, and the method
 _LENT_LABELS = 3  # of the rarer kind, for which the judge gains nothing
-
-
-def rogan_gladen(labels: Any, judged: Any, *, cluster: Any = None, seed: Seed = 0) -> Interval:
-    """Share of a judge's yes, corrected by the errors that labels of some items show.
-
-        share = (judged + specificity - 1) / (sensitivity + specificity - 1)
-
-    Parameters
-    ----------
-    labels : 0 or 1, shape (n,); NaN for an item that nobody labelled.
-    judged : 0 or 1 of every item, shape (n,).
-    cluster : labels, shape (n,), of items that belong together.
-
-    Returns
-    -------
-    Interval with the bounds of a percentile bootstrap, cut at 0 and 1. NaN, and the reason as its
-    ``method``, where the labels do not show that the judge tells a yes from a no: the interval of
-    Youden's J, sensitivity + specificity - 1, reaches 0.
-
-    Source: Rogan & Gladen (1978).
-    """
-    labels, judged = as_paired(labels=labels, judged=judged)
-    is_labelled = ~np.isnan(labels)
-    places = np.arange(labels.size)
-
-    def errors(drawn: np.ndarray) -> tuple[float, float]:
-        drawn = drawn.astype(int)
-        drawn = drawn[is_labelled[drawn]]
-        with np.errstate(invalid="ignore"):
-            is_right = labels[drawn] == 1
-            false_alarms = np.divide(judged[drawn[~is_right]].sum(), (~is_right).sum())
-            sensitivity = np.divide(judged[drawn[is_right]].sum(), is_right.sum())
-        return false_alarms, sensitivity - false_alarms
-
-    def share(drawn: np.ndarray) -> float:
-        false_alarms, informed = errors(drawn)
-        if informed == 0:
-            return float("nan")
-        return (judged[drawn.astype(int)].mean() - false_alarms) / informed
-
-    settings = {"cluster": cluster, "share": False, "seed": seed}
-    informed = mean_interval(places, lambda drawn: errors(drawn)[1], **settings)
-    interval = mean_interval(places, share, **settings)
-    if not informed.low > 0:
-        reason = f"refused: Youden's J is {informed.text('.2f')}"
-        nan = float("nan")
-        return replace(interval, estimate=nan, low=nan, high=nan, method=reason)
-    estimate, low, high = np.clip([interval.estimate, interval.low, interval.high], 0, 1)
-    return replace(interval, estimate=float(estimate), low=float(low), high=float(high))
 
 
 def ppi_mean(
@@ -118,22 +68,13 @@ def ppi_mean(
     Source: Angelopoulos et al. (2023), prediction-powered inference; tuned: PPI++ (2023). ARES uses
     it with 150 to 300 human labels (thesis §1.2).
     """
-    pairs = np.array(as_paired(labelled=labelled, judged_labelled=judged_labelled))
-    y, judged = pairs[:, ~np.isnan(pairs).any(axis=0)]
-    rest = as_floats(judged_unlabelled, "judged_unlabelled")
-    rest = rest[~np.isnan(rest)]
+    y, judged, rest = _two_samples(labelled, judged_labelled, judged_unlabelled)
     n = y.size
     N = rest.size
-    if not n or not N:
-        raise DataError(
-            f"{n} items with human and judge values, {N} with the judge's alone",
-            "at least one of each",
-            "with human labels only use mean_interval",
-        )
+    items = n + N
     f = np.concatenate([judged, rest])
     if _is_tuned(weight):
         weight = _tuned_weight_of_mean(y, judged, f)
-    items = n + N
     (interval,) = ppi_shares(
         np.concatenate([y, np.full(N, np.nan)])[:, None],
         f[:, None],
@@ -142,12 +83,31 @@ def ppi_mean(
         cluster=np.arange(items),
         weight=weight * items / N,  # there the judge's mean is over all items
     )
-    missing = len(labelled) - n + len(judged_unlabelled) - N
+    missing = len(labelled) + len(judged_unlabelled) - items
     if n < 2 or N < 2:
         return Interval.without_bounds(interval.estimate, n, missing)
     if interval.method == T_CLUSTERS:
         interval = replace(interval, method=T)
     return replace(interval, n_missing=missing, clusters=0, effective=float("nan"))
+
+
+def _two_samples(
+    labelled: Any, judged_labelled: Any, judged_unlabelled: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the values that are there of both samples: y and f of the labelled items, f of the
+    rest; DataError where one is empty.
+    """
+    pairs = np.array(as_paired(labelled=labelled, judged_labelled=judged_labelled))
+    y, judged = pairs[:, ~np.isnan(pairs).any(axis=0)]
+    rest = as_floats(judged_unlabelled, "judged_unlabelled")
+    rest = rest[~np.isnan(rest)]
+    if not y.size or not rest.size:
+        raise DataError(
+            f"{y.size} items with human and judge values, {rest.size} with the judge's alone",
+            "at least one of each",
+            "with human labels only use mean_interval",
+        )
+    return y, judged, rest
 
 
 def _tuned_weight_of_mean(y: np.ndarray, judged: np.ndarray, f: np.ndarray) -> float:

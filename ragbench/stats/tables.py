@@ -17,7 +17,7 @@ from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.records import GRADES, as_id
 from ragbench.stats.clusters import KNOWN, find_clusters
 from ragbench.stats.inputs import Seed, as_floats, as_paired, group_index, several
-from ragbench.stats.intervals import Interval, is_share, mean_interval, paired_difference
+from ragbench.stats.intervals import Interval, mean_interval, paired_difference
 from ragbench.stats.paired import holm, power_analysis
 
 # fields of an interval and their columns in a table of means
@@ -136,17 +136,8 @@ def means(
     columns = several(measures)
     rows = _with_measures(rows.reset_index(drop=True), columns)
     check_known("column", [*by, *columns], rows.columns)
-    shares = {name: is_share(rows[name]) for name in columns}
     clusters = find_clusters(rows, cluster, by)
-    labels = None
-    intervals: dict[tuple, Interval] = {}
-    for key, part in _parts(rows, by):
-        if clusters.labels is not None:
-            labels = clusters.labels[part.index]
-        for name in columns:
-            intervals[*key, name] = mean_interval(
-                part[name], cluster=labels, share=shares[name], resamples=resamples, seed=seed
-            )
+    intervals = _intervals(rows, by, columns, clusters.labels, resamples=resamples, seed=seed)
     table = clusters.annotate(_interval_table(intervals, [*by, "metric"]))
     missed = _missed(rows, by)
     if any(missed):
@@ -157,6 +148,24 @@ def means(
     if isinstance(measures, str):
         table = table.drop(columns="metric")
     return table
+
+
+def _intervals(
+    rows: pd.DataFrame,
+    by: list[str],
+    columns: Sequence[str],
+    cluster: pd.Series | None,
+    **options: Any,
+) -> dict[tuple, Interval]:
+    """Average the columns within each group of rows: (its values, column) -> interval."""
+    intervals = {}
+    for key, part in _parts(rows, by):
+        labels = None
+        if cluster is not None:
+            labels = cluster[part.index]
+        for name in columns:
+            intervals[*key, name] = mean_interval(part[name], cluster=labels, **options)
+    return intervals
 
 
 def _interval_table(intervals: Mapping[tuple, Interval], names: Sequence[str]) -> pd.DataFrame:
@@ -237,27 +246,44 @@ def compare(
             "the name of one column",
             "compare one measure at a time, or several by rb.compare_scores(table, columns)",
         )
-    by = several(by)
-    names = several(system)
-    rows = _with_measures(_with_ids(rows), [measure])
-    check_known("column", [*by, *names, measure, "question_id"], rows.columns)
+    names = (*several(by), "a", "b")
+    return _compare_systems(rows, several(system), [measure], names, pairs, cluster, options)
+
+
+def _compare_systems(
+    rows: pd.DataFrame,
+    system: list[str],
+    measures: list[str],
+    names: tuple[str, ...],
+    pairs: Sequence[tuple[str, str]] | None,
+    cluster: str | None,
+    options: Mapping[str, Any],
+) -> pd.DataFrame:
+    """Compare by each measure, within each group of rows.
+
+    ``names`` are the first columns of the table: those that divide rows, a, b, and measure where
+    there are several.
+    """
+    by = list(names[: names.index("a")])
+    rows = _with_measures(_with_ids(rows), measures)
+    check_known("column", [*by, *system, *measures, "question_id"], rows.columns)
     # a column that tells systems apart does not tell questions apart
-    told_apart = rows.drop(columns=[name for name in names if name != cluster])
+    told_apart = rows.drop(columns=[name for name in system if name != cluster])
     clusters = find_clusters(told_apart, cluster, by)
-    system = ", ".join(names)
-    if len(names) > 1:
-        joined = rows[names].astype(str).agg(", ".join, axis=1)
-        rows = rows.assign(**{system: joined})
-    check_known("system", itertools.chain(*(pairs or ())), rows[system].unique())
+    name = ", ".join(system)
+    if len(system) > 1:
+        rows = rows.assign(**{name: rows[system].astype(str).agg(", ".join, axis=1)})
+    check_known("system", itertools.chain(*(pairs or ())), rows[name].unique())
     scores = {}
-    groups = {}
+    labels = {}
     for key, part in _parts(rows, by):
-        labels = clusters.of_questions(part)
-        for (a, b, _), sides in _paired_scores(part, system, [measure], pairs).items():
-            scores[*key, a, b] = sides
-            if labels is not None:
-                groups[*key, a, b] = labels.reindex(sides[0].index)
-    table = compare_pairs(scores, [*by, "a", "b"], cluster=groups or None, **options)
+        of_part = clusters.of_questions(part)
+        for pair, (a, b) in _paired_scores(part, name, measures, pairs).items():
+            key_of_pair = (*key, *pair)[: len(names)]
+            scores[key_of_pair] = a, b
+            if of_part is not None:
+                labels[key_of_pair] = of_part.reindex(a.index)
+    table = compare_pairs(scores, names, cluster=labels or None, **options)
     return clusters.annotate(table)
 
 
@@ -289,7 +315,6 @@ def compare_scores(
     twice, or when there is nothing to compare.
     """
     _check_systems(table, pairs)
-    table = _with_ids(table)
     measures = several(columns or numbers_of(table))
     if not measures:
         raise ConfigError(
@@ -297,24 +322,17 @@ def compare_scores(
             "names of columns",
             "write for instance columns=['exact_match']",
         )
-    scores_of_all = _paired_scores(table, "system", measures, pairs)
-    questions = table["question_id"].unique()
-    scores = {}
-    for key, (a, b) in scores_of_all.items():
-        if (a + b).notna().any():
-            scores[key] = a[questions], b[questions]
-    if not scores:
+    names = ("a", "b", "measure")
+    compared = _compare_systems(table, ["system"], measures, names, pairs, cluster, options)
+    is_scored = compared["n"] > 0
+    if not is_scored.any():
         raise DataError(
             "no pair of systems has a question scored for both",
             "scores of both",
             "have two systems answer one question; the columns 'reason' and 'error' say why a "
             "number is missing",
         )
-    clusters = find_clusters(table, cluster)
-    labels = clusters.of_questions(table)
-    if labels is not None:
-        options["cluster"] = dict.fromkeys(scores, labels[questions])
-    return clusters.annotate(compare_pairs(scores, ("a", "b", "measure"), **options))
+    return compared[is_scored].reset_index(drop=True)
 
 
 def numbers_of(table: pd.DataFrame) -> list[str]:
@@ -358,8 +376,6 @@ def _paired_scores(
     A pair is left out where a system has no row: answers without documents are one system, in a
     group of their own.
     """
-    rows = _with_measures(rows, measures)
-    check_known("column", [*measures, "question_id"], rows.columns)
     twice = rows[rows.duplicated([system, "question_id"])]
     if len(twice):
         first = twice.iloc[0]
@@ -438,7 +454,7 @@ def _compared(
 ) -> dict[str, Any]:
     """Compare one pair: the columns `_COMPARED` and ``method``, that of the interval."""
     if labels is not None:  # numbered once, with one warning of those that have none
-        labels = group_index(labels, a.size, sort=True)
+        labels = group_index(labels, a.size)
     interval = paired_difference(a, b, cluster=labels)
     plan = power_analysis(a, b, difference=difference or 0.0, cluster=labels, alpha=alpha)
     both = pd.DataFrame({"mean a": a, "mean b": b}).dropna()

@@ -8,9 +8,10 @@ import pytest
 
 import ragbench as rb
 from ragbench.cli import main
+from ragbench.comparison import conclusions
 from ragbench.errors import DataError
 from ragbench.report.export import export, export_scores
-from ragbench.stats import compare, find_clusters, mean_interval, means
+from ragbench.stats import compare, compare_scores, find_clusters, mean_interval, means
 
 QUESTIONS = np.arange(60)
 OWN = "each question is on its own"
@@ -63,17 +64,23 @@ def test_where_no_column_has_ten_groups_the_one_with_the_most_is_taken_with_a_wa
     assert table.attrs["clusters"] == "6 by document; 2 by topic are too few to allow for"
 
 
-def test_fewer_than_five_clusters_have_no_interval_with_the_reason_unless_they_are_named():
+def test_fewer_than_five_clusters_have_no_interval_and_no_p_with_the_reason_unless_they_are_named():
     rows = asked(topic=QUESTIONS // 15)
-    for function in (means, compare):
+    without = {means: "interval", compare: "interval and no p", compare_scores: "interval and no p"}
+    for function, words in without.items():
+        columns = ["score"] if function is compare_scores else ["system", "score"]
         with pytest.warns(UserWarning, match="only 4 clusters, by topic: too few"):
-            table = function(rows, "system", "score")
-        assert table[["low", "high"]].isna().all(axis=None)
+            table = function(rows, *columns)
+        undefined = table.columns.intersection(["low", "high", "p", "p_holm"])
+        assert table[undefined].isna().all(axis=None)
         assert set(table["clusters"]) == {4}
-        assert table.attrs["clusters"] == "4 by topic; no interval over fewer than 5"
+        assert table.attrs["clusters"] == f"4 by topic; no {words} over fewer than 5"
         assert table.attrs["intervals"] == []
+    (sentence,) = conclusions(table)
+    assert sentence.endswith("60 questions in 4 clusters are too few to test.")
     assert means(rows, "system", "score", cluster="topic")["low"].notna().all()
-    assert compare(rows, "system", "score", cluster="topic")["low"].notna().all()
+    named = compare(rows, "system", "score", cluster="topic")
+    assert named[["low", "p", "p_holm"]].notna().all(axis=None)
     parts = means(asked(topic=QUESTIONS // 3, part=QUESTIONS // 57), "part", "score")
     assert parts["clusters"].tolist() == [19, 1]
     assert parts["low"].isna().tolist() == [False, True]
