@@ -133,10 +133,10 @@ def _metrics(
     that the response covers, and which chunks (columns) entail which claims of both (rows).
     """
     # by reference claim: does some chunk entail it; by chunk: does it entail a reference claim
-    recalled = in_reference.any(axis=1) | _together(reference_in_retrieved, len(covered))
-    relevant = in_reference.any(axis=0)
+    recalled = _any(in_reference, 1) | _together(reference_in_retrieved, len(covered))
+    relevant = _any(in_reference, 0)
     # by response claim: does some chunk entail it
-    faithful = in_response.any(axis=1) | _together(response_in_retrieved, len(correct))
+    faithful = _any(in_response, 1) | _together(response_in_retrieved, len(correct))
     return {
         # 3.3.1 Overall: precision, recall, f1
         **_overall(correct, covered, empty),
@@ -155,6 +155,11 @@ def _metrics(
         # claims of the response that a chunk entails
         "faithfulness": _share(faithful, empty, len(relevant)),
     }
+
+
+def _any(table: np.ndarray, axis: int) -> np.ndarray:
+    """Say of each claim, or of each chunk, whether one of its labels is true."""
+    return table.max(axis, initial=False)
 
 
 def _share(flags: np.ndarray, empty: float, *counts: int) -> float:
@@ -194,8 +199,8 @@ def _noise(
 
     Without reference claims nothing tells which chunks are relevant.
     """
-    from_relevant = in_response[:, relevant].any(axis=1)
-    from_irrelevant = in_response[:, ~relevant].any(axis=1) & ~from_relevant
+    from_relevant = _any(in_response[:, relevant], 1)
+    from_irrelevant = _any(in_response[:, ~relevant], 1) & ~from_relevant
     needed = len(relevant), n_reference
     return {
         "relevant_noise_sensitivity": _share(wrong & from_relevant, empty, *needed),
@@ -305,19 +310,19 @@ def _read(
     reference_in_response: Any,
     response_in_chunks: Any,
     reference_in_chunks: Any,
-) -> list[np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The four sets of labels as boolean arrays of shapes that fit."""
     correct = _booleans(response_in_reference, "response_in_reference", 1)
     covered = _booleans(reference_in_response, "reference_in_response", 1)
     in_response = _booleans(response_in_chunks, "response_in_chunks", 2)
     in_reference = _booleans(reference_in_chunks, "reference_in_chunks", 2)
     n_chunks = max(in_response.shape[1], in_reference.shape[1])
-    return [
+    return (
         correct,
         covered,
         _of_shape(in_response, "response_in_chunks", len(correct), n_chunks),
         _of_shape(in_reference, "reference_in_chunks", len(covered), n_chunks),
-    ]
+    )
 
 
 def _of_shape(table: np.ndarray, name: str, claims: int, chunks: int) -> np.ndarray:

@@ -90,9 +90,7 @@ def _best_over_references(
 
 def _texts(prediction: str, reference: str | Sequence[str]) -> list[str]:
     """Return the prediction and its references, of which there is at least one."""
-    references = [reference]
-    if not isinstance(reference, str):
-        references = as_list(reference, "reference")
+    references = [reference] if isinstance(reference, str) else as_list(reference, "reference")
     if not isinstance(prediction, str) or not references:
         raise ConfigError(
             f"prediction is {prediction!r:.60}, reference {reference!r:.60}",
@@ -335,7 +333,7 @@ def _bleu_tokenizer(texts: Sequence[str]) -> str:
 
 @functools.cache
 def _bleu_scorer(tokenizer: str, smoothing: str, effective_order: bool) -> Any:
-    from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.bleu import BLEU
 
     check_known("BLEU tokenizer", [tokenizer], BLEU.TOKENIZERS)
     return BLEU(tokenize=tokenizer, smooth_method=smoothing, effective_order=effective_order)

@@ -181,7 +181,7 @@ def _gains(relevant: Relevant) -> dict[str, int]:
                 "a whole number, at least 0",
                 "leave out what is irrelevant",
             )
-        gains[as_id(name)] = int(gain)
+        gains[as_id(name)] = int(float(gain))
     return gains
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from ragbench.data.ragchecker import CHECKS, RagResult
 from ragbench.errors import ConfigError, check_known
@@ -55,7 +55,9 @@ class Metric:
     """One metric, or several that come out of the same labels."""
 
     needs: tuple[str, ...]  # columns of a row that ``function`` takes, in this order
-    function: Callable[..., _Value]  # returns a number, or numbers by name; NaN where undefined
+    function: Callable[
+        ..., _Value | Sequence[_Value]
+    ]  # returns a number, or numbers by name; NaN where undefined
     source: str  # paper and equation
     range: tuple[float, float] = (0.0, 1.0)  # (False, True): no or yes, and a mean is a share
     names: tuple[str, ...] = ()  # of the numbers, where there are several
@@ -79,7 +81,7 @@ def _claims(labels: RagResult | Mapping[str, Any]) -> dict[str, float]:
     return claim_metrics(**{check: getattr(result, check) for check in CHECKS})
 
 
-def _keypoints(verdicts: Sequence[str | None]) -> dict[str, float]:
+def _keypoints(verdicts: Sequence[Any]) -> dict[str, float]:
     if None in verdicts:  # as with claims
         return dict.fromkeys(KEYPOINT_METRICS, math.nan)
     return keypoint_metrics(verdicts)
@@ -131,7 +133,7 @@ def _ranking(
     retrieved: Sequence[Any], relevant: Sequence[Any], questions: Sequence[Any]
 ) -> list[Mapping[str, float]]:
     table = rank_table(retrieved, relevant, questions=questions)
-    names = list(table)
+    names = list(map(str, table))
     return [dict(zip(names, row, strict=True)) for row in table.to_numpy().tolist()]
 
 
@@ -155,7 +157,7 @@ def _claim_overlap(reference: str | Sequence[str], chunks: Sequence[str]) -> flo
     return max(claim_overlap(text, context, idf) for text in reference)
 
 
-def _language(texts: Iterable[str]) -> str:
+def _language(texts: Iterable[str]) -> Literal["en", "zh"]:
     """Return "zh" for Chinese texts, else "en": the two that RAGEval's metrics know."""
     return "zh" if language_of(texts) == "chinese" else "en"
 

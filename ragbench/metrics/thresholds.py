@@ -29,7 +29,6 @@ class Threshold:
     low: float  # the plateau: the interval of thresholds that do equally well
     high: float
     agreement: float  # share of points on which threshold and label agree, in [0, 1]
-    plateaus: int = 1  # separate intervals that reach this agreement; the widest is reported
 
     def __float__(self) -> float:
         return self.value
@@ -51,7 +50,7 @@ def best_threshold(scores: Any, positive: Any, side: _Side = "above") -> Thresho
     0.105, k = 0.670.
 
     >>> best_threshold([0.1, 0.2, 0.6, 0.9], [False, False, True, True])
-    Threshold(value=0.4, low=0.2, high=0.6, agreement=1.0, plateaus=1)
+    Threshold(value=0.4, low=0.2, high=0.6, agreement=1.0)
     """
     check_known("side", [side], ("above", "below"))
     values = _scores(scores)
@@ -112,15 +111,8 @@ def _best(scores: np.ndarray, positive: np.ndarray, side: _Side) -> Threshold:
     widest = np.argmax(highs - lows)
     low = float(lows[widest])
     high = float(highs[widest])
-    value = low + (high - low) / 2
-    # Between neighbouring floats the middle rounds to one end; take the end that belongs to the
-    # plateau.
-    if side == "above" and value >= high:
-        value = low
-    if side == "below" and value <= low:
-        value = high
     agreement = float(agreements.max() / positive.size)
-    return Threshold(value, low, high, agreement, lows.size)
+    return Threshold(low + (high - low) / 2, low, high, agreement)
 
 
 def _sweep(

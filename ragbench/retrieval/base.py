@@ -90,7 +90,7 @@ class Retriever(BaseRetriever):
             super().__init__(**fields)
         except ValidationError as error:
             wrong = error.errors()[0]
-            name = wrong["loc"][0]
+            name = str(wrong["loc"][0])
             raise ConfigError(
                 f"{name}={fields.get(name)!r}",
                 wrong["msg"],

@@ -8,7 +8,7 @@ long context.
 the library's order alternates from the worst chunk outwards: for an odd count the best chunk comes
 first (1,3,5,7,9,8,6,4,2), for an even one it comes last (2,4,6,8,10,9,7,5,3,1). The thesis took 10
 chunks and cut the joined text after N tokens, so the best chunk was what the cut removed. The
-mended order always starts with the best chunk, and with a token budget the cut is made before
+order *best first* always starts with the best chunk, and with a token budget the cut is made before
 anything is moved.
 """
 
@@ -90,17 +90,17 @@ def reorder(items: Sequence[_T], order: str = "published") -> list[_T]:
     ----------
     items : best first.
     order : ``"published"`` (as LangChain's LongContextReorder: the best item first for an odd
-        count, last for an even one) or ``"mended"`` (best first, second best last, for every
+        count, last for an even one) or ``"best first"`` (best first, second best last, for every
         count).
 
     Source: thesis §2.5.3; Liu et al., "Lost in the Middle", 2023.
 
     >>> reorder([1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
     [2, 4, 6, 8, 10, 9, 7, 5, 3, 1]
-    >>> reorder([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], order="mended")
+    >>> reorder([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], order="best first")
     [1, 3, 5, 7, 9, 10, 8, 6, 4, 2]
     """
-    check_known("order", [order], ("published", "mended"))
+    check_known("order", [order], ("published", "best first"))
     first = list(items[::2])
     second = list(items[1::2])
     if order == "published" and len(first) == len(second):
@@ -117,7 +117,7 @@ class LongContextReorder(Retriever):
     Parameters
     ----------
     budget : None for the order as published. A number of tokens: cut the hits, best first, to that
-        many tokens (the last one may lose its end), then put them in the mended order.
+        many tokens (the last one may lose its end), then put the best one first.
     tokenizer : what counts the tokens, see `ragbench.TokenOffsets`; default MiniLM's WordPiece.
     """
 
@@ -147,19 +147,19 @@ class LongContextReorder(Retriever):
         reordered = []
         for hits in self.over.search(queries, k):
             if self.budget is not None:
-                hits = self._cut(hits)
+                hits = self._cut(hits, self.budget)
             pairs = [(hit.chunk, hit.score) for hit in hits]
             reordered.append(ranked(reorder(pairs, self._order)))
         return reordered
 
     @property
     def _order(self) -> str:
-        return "published" if self.budget is None else "mended"
+        return "published" if self.budget is None else "best first"
 
-    def _cut(self, hits: list[Hit]) -> list[Hit]:
+    def _cut(self, hits: list[Hit], budget: int) -> list[Hit]:
         """Return the hits that lie within the budget, the last one cut."""
         texts = [hit.chunk.text for hit in hits]
-        end = int(joined_cutoffs(texts, [self.budget], self._offsets)[0])
+        end = int(joined_cutoffs(texts, [budget], self._offsets)[0])
         kept = zip(hits, texts_before(end, texts), strict=False)  # the hits past it are dropped
         return [replace(hit, chunk=replace(hit.chunk, text=text)) for hit, text in kept]
 

@@ -44,7 +44,7 @@ def _dense(
 class _OverDense:
     """Builds a retriever over the dense index of the chunks; it takes the settings of both."""
 
-    def __init__(self, kind: type[Retriever]) -> None:
+    def __init__(self, kind: Callable[..., Retriever]) -> None:
         self.kind = kind
 
     def __call__(

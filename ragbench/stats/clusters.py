@@ -134,7 +134,8 @@ def _number_questions(rows: pd.DataFrame) -> pd.Series | None:
     for name in ("question_id", "question"):
         if name in rows:
             columns = ["data", name] if "data" in rows else [name]
-            return rows.groupby(columns, sort=False).ngroup().replace(-1, np.nan)
+            numbers = rows.groupby(columns, sort=False).ngroup()
+            return numbers.where(numbers >= 0)
     return None
 
 
@@ -230,7 +231,7 @@ def _share_documents(rows: pd.DataFrame, questions: pd.Series) -> dict[Hashable,
     return _linked_questions(documents)
 
 
-def document_clusters(dataset: Dataset) -> dict[str, int]:
+def document_clusters(dataset: Dataset) -> dict[Hashable, int]:
     """Number groups of questions that share relevant documents, directly or through others:
     question id -> group.
 

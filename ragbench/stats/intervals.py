@@ -510,7 +510,7 @@ def rogan_gladen(labels: Any, judged: Any, *, cluster: Any = None, seed: Seed = 
     by_cluster = np.zeros((np.bincount(index).size, counts.shape[1]))
     np.add.at(by_cluster, index, counts)
     drawn = [times @ by_cluster for times in _group_counts(len(by_cluster), 2000, seed)]
-    youden, share = _corrected(by_cluster.sum(axis=0))
+    youden, share = map(float, _corrected(by_cluster.sum(axis=0)))
     youdens, shares = _corrected(np.vstack([np.empty((0, counts.shape[1])), *drawn]))
     low, high = _percentiles(youdens)
     if not low > 0:
@@ -632,7 +632,7 @@ def _kendall(x: np.ndarray, y: np.ndarray) -> float:
         return float("nan")
     # The p value of two points has no variance.
     method = "asymptotic" if x.size > 2 else "exact"
-    return float(kendalltau(x, y, method=method).statistic)
+    return float(kendalltau(x, y, method=method)[0])
 
 
 _METHODS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {

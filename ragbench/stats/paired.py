@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 
 from ragbench.errors import ConfigError
 from ragbench.stats.inputs import Seed, as_floats, as_paired, group_index
@@ -83,7 +83,7 @@ def paired_permutation_test(
             vectorized=True,
             n_resamples=math.inf if exact else resamples,
             batch=max(1, _BLOCK // sums.size),
-            random_state=np.random.default_rng(seed),
+            rng=np.random.default_rng(seed),
         )
         p_value = float(test.pvalue)
     n = differences.size
@@ -256,8 +256,8 @@ def _detectable(n: int, sd: float, power: float, alpha: float) -> float:
     high = 1.0  # in standard deviations
     while _power(n, high, 1.0, alpha) < power:
         high *= 2
-    effect = brentq(lambda d: _power(n, d, 1.0, alpha) - power, 1e-9, high, xtol=1e-9)
-    return sd * float(effect)
+    found = root_scalar(lambda d: _power(n, d, 1.0, alpha) - power, bracket=(1e-9, high), xtol=1e-9)
+    return sd * found.root
 
 
 def _floor(alpha: float) -> int:

@@ -11,6 +11,7 @@ items.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -73,15 +74,14 @@ def ppi_mean(
     N = rest.size
     items = n + N
     f = np.concatenate([judged, rest])
-    if _is_tuned(weight):
-        weight = _tuned_weight_of_mean(y, judged, f)
+    w = _chosen_weight(weight, _tuned_weight_of_mean, y, judged, f)
     (interval,) = ppi_shares(
         np.concatenate([y, np.full(N, np.nan)])[:, None],
         f[:, None],
         np.zeros(items),
         of=None if _is_share(y, f) else np.ones(items),
         cluster=np.arange(items),
-        weight=weight * items / N,  # there the judge's mean is over all items
+        weight=w * items / N,  # there the judge's mean is over all items
     )
     missing = len(labelled) + len(judged_unlabelled) - items
     if n < 2 or N < 2:
@@ -128,10 +128,12 @@ def _is_share(y: np.ndarray, f: np.ndarray) -> bool:
     return bool(seen.min() == 0 and seen.max() == 1)
 
 
-def _is_tuned(weight: Weight) -> bool:
+def _chosen_weight(weight: Weight, tuned: Callable[..., float], *sample: Any) -> float:
+    """Return the weight, or where it is "tuned" that of the sample."""
     if isinstance(weight, str):
         check_known("weight", [weight], ["tuned"])
-    return weight == "tuned"
+        return tuned(*sample)
+    return weight
 
 
 def _best_weight(shared: float, own: float) -> float:
@@ -267,7 +269,7 @@ def ppi_shares(
     half a label, a missing prediction.
     """
     sample = _read(values, predictions, strata, of)
-    w = _tuned_weight(sample) if _is_tuned(weight) else weight
+    w = _chosen_weight(weight, _tuned_weight, sample)
     p = _estimate(sample, w)
     if cluster is None:
         return _intervals(sample, p, _bounds_of_these(sample, p, w), None)
@@ -333,7 +335,7 @@ def _read_labels(values: Any, predictions: Any) -> tuple[np.ndarray, np.ndarray,
             "the same two dimensions",
             "one column a category",
         )
-    labelled = ~np.isnan(y).all(axis=1)
+    labelled = (~np.isnan(y)).max(axis=1, initial=False)
     if np.isnan(y[labelled]).any() or np.isnan(f).any():
         raise DataError(
             "half a label, or a missing prediction",

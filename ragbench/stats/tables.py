@@ -170,8 +170,8 @@ def _intervals(
 
 def _interval_table(intervals: Mapping[tuple, Interval], names: Sequence[str]) -> pd.DataFrame:
     """Return a row per interval, with columns for the parts of its key; its kinds in ``attrs``."""
-    keys = pd.DataFrame(list(intervals), columns=names)
-    numbers = pd.DataFrame(intervals.values(), columns=[*_INTERVAL, "method"])
+    keys = pd.DataFrame(list(intervals), columns=list(names))
+    numbers = pd.DataFrame(list(intervals.values()), columns=[*_INTERVAL, "method"])
     table = keys.join(numbers[[*_INTERVAL]].rename(columns=_INTERVAL))
     table.attrs["intervals"] = sorted(set(numbers["method"]) - {""})
     return table
@@ -362,10 +362,8 @@ def _check_systems(table: pd.DataFrame, pairs: Sequence[tuple[str, str]] | None)
             "two or more in the column 'system'",
             "name yours: columns={'system': 'model'}; of a run, add a retriever, or an N",
         )
-    for pair in pairs or ():
-        if isinstance(pair, str):
-            raise DataError(f"pairs={pairs!r:.80}", "a list of pairs", f"write [{tuple(pairs)}]")
-        check_known("system", pair, table["system"].unique())
+    if pairs and isinstance(pairs[0], str):
+        raise DataError(f"pairs={pairs!r:.80}", "a list of pairs", f"write [{tuple(pairs)}]")
 
 
 def _paired_scores(

@@ -69,7 +69,7 @@ def bm25():
 
 
 @pytest.mark.parametrize(
-    ("k", "published", "mended"),
+    ("k", "published", "best_first"),
     [
         (1, [1], [1]),
         (2, [2, 1], [1, 2]),
@@ -78,9 +78,9 @@ def bm25():
         (10, [2, 4, 6, 8, 10, 9, 7, 5, 3, 1], [1, 3, 5, 7, 9, 10, 8, 6, 4, 2]),
     ],
 )
-def test_reorder_permutations(k, published, mended):
+def test_reorder_permutations(k, published, best_first):
     assert reorder(range(1, k + 1)) == published
-    assert reorder(range(1, k + 1), order="mended") == mended
+    assert reorder(range(1, k + 1), order="best first") == best_first
 
 
 def test_reo_reorders_hits_and_numbers_them_anew():
@@ -284,7 +284,8 @@ def test_a_retriever_is_shown_in_one_line_with_what_changes_its_hits():
     assert "chunks=6" in repr(bm25())
     over = LongContextReorder(Hybrid([bm25(), Listed(table={})], depth=7), budget=50)
     assert (
-        repr(over) == "LongContextReorder(Hybrid, order='mended', budget=50, tokenizer='default')"
+        repr(over)
+        == "LongContextReorder(Hybrid, order='best first', budget=50, tokenizer='default')"
     )
     assert repr(over.over).startswith("Hybrid(BM25, Listed, fusion='reciprocal rank', ")
     assert "depth=7" in str(over.over)
