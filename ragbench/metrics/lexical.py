@@ -44,6 +44,7 @@ _TENS_IN_WORDS = re.compile(
     rf"(?i)\b(?=[tfsen])({'|'.join(TENS)})(?:[ -]({'|'.join(_ONE_TO_NINE)}))?\b"
 )
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
+_NO_ZERO = re.compile(r"\.(?<![\w.]\.)(?=\d)")  # of p < .05
 _THOUSANDS = re.compile(r",(?=\d{3}(?!\d))")
 _ARTICLES_BUT_A_NAME = ("a", "an", "An", "AN", "the", "The", "THE")  # the A of "A minor" stays
 # Per cent, per mille, and the signs of currencies.
@@ -208,7 +209,7 @@ def _comparable_words(text: str, articles: bool = False) -> list[str]:
         text = ANY_UNSPACED.sub(r" \g<0> ", text)
     if "inus " in text:
         text = re.sub(r"\b[Mm]inus (?=\d)", "-", text)
-    text = _TENS_IN_WORDS.sub(_in_digits, text)
+    text = _NO_ZERO.sub("0.", _TENS_IN_WORDS.sub(_in_digits, text))
     words = map(_comparable_word, _token().findall(text))
     if articles:
         words = map(_folded_word, _token().findall(text))

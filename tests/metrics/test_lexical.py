@@ -101,6 +101,10 @@ IN = [
     ("p < 0.05", "<0.05"),
     ("<b>5</b> men", "5"),
     ("- 5 men", "5"),
+    ("p < .05", "p < 0.05"),
+    ("-.5 points", "-0.5"),
+    ("on Disney+, a service", "Disney+"),
+    ("for 5+ years", "5 years"),
 ]
 OUT = [
     ("Bart did it", "art"),
@@ -137,6 +141,13 @@ OUT = [
     ("काल", "कील"),
     ("in the 19th century", "19"),
     ("7f3a", "7"),
+    ("p < .05", "p < .5"),
+    ("p < .05", "p > .05"),
+    ("p < .05", "05"),
+    ("-.5", ".5"),
+    ("chapter 1.05", ".05"),
+    ("Disney", "Disney+"),
+    ("Disney+", "Disney"),
 ]
 
 
