@@ -148,7 +148,7 @@ def _bounds(text: str) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Segmentation:
+class _Segmentation:
     """How one document was cut (Figure 2.6): cosine distances from window to window, and the
     sentences that follow.
 
@@ -181,7 +181,7 @@ def segment(
     embedder: Any = None,
     profile: str = "as_run",
     **settings: float | None,
-) -> list[Segmentation]:
+) -> list[_Segmentation]:
     """Find the semantic breaks of each document (settings as in `semantic_chunks`).
 
     A document whose windows are all the same text has distance 0 everywhere and is not embedded:
@@ -209,7 +209,7 @@ def segment(
 
 def _segmentation(
     sentences: Sequence[Span], distances: np.ndarray, settings: Mapping[str, Any]
-) -> Segmentation:
+) -> _Segmentation:
     """Return where the distances between a document's windows cut it."""
     threshold = 0.0
     if settings["percentile"] is None:
@@ -219,7 +219,7 @@ def _segmentation(
     # as_run: windows are centred on their sentence, so the break lies before the next centre.
     # paper: the new chunk begins with the first sentence of the next window.
     starts = tuple(settings["stride"] * number for number in range(1, len(distances) + 1))
-    return Segmentation(tuple(sentences), distances, threshold, starts)
+    return _Segmentation(tuple(sentences), distances, threshold, starts)
 
 
 def _distances(windows: Sequence[str], vectors: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -321,7 +321,7 @@ def semantic_chunks(
     return chunks
 
 
-def _groups(cut: Segmentation) -> Iterator[tuple[Span, ...]]:
+def _groups(cut: _Segmentation) -> Iterator[tuple[Span, ...]]:
     """Yield the sentences between two breaks."""
     bounds = [0, *(cut.starts[place] for place in cut.breaks), len(cut.sentences)]
     for first, after in itertools.pairwise(bounds):
@@ -334,13 +334,10 @@ def _at_most(text: str, sentences: Sequence[Span], limit: int) -> list[Span]:
     base = sentences[0][0]
     stop = sentences[-1][1]
     bounds = base + _bounds(text[base:stop])
-    following = [start for start, _ in sentences[1:]]
-    ends = np.searchsorted(bounds[:-1], following).tolist()  # of sentences, in tokens
-    ends.append(len(bounds) - 1)
     start = 0  # of the last span
     cuts = [start]
     whole = 0  # tokens of the whole sentences so far
-    for end in ends:
+    for end in _sentence_ends(bounds, sentences):
         if end - start > limit:
             start = whole
             cuts.append(start)
@@ -351,6 +348,12 @@ def _at_most(text: str, sentences: Sequence[Span], limit: int) -> list[Span]:
     cuts.append(whole)
     tokens = itertools.pairwise(cuts)
     return [(bounds[first], bounds[last]) for first, last in tokens if first < last]
+
+
+def _sentence_ends(bounds: np.ndarray, sentences: Sequence[Span]) -> list[int]:
+    """Return where sentences end, in tokens."""
+    following = [start for start, _ in sentences[1:]]
+    return [*np.searchsorted(bounds[:-1], following).tolist(), len(bounds) - 1]
 
 
 def sentence_chunks(
@@ -400,7 +403,7 @@ def split_chunks(
     chunks = []
     for document in _documents(documents):
         pieces = split(document.text)
-        texts = [None]
+        texts: list[Any] = [None]
         if isinstance(pieces, Iterable) and not isinstance(pieces, str):
             texts = [getattr(piece, "page_content", piece) for piece in pieces]
         if not all(isinstance(text, str) for text in texts):

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import numpy as np
 import pandas as pd
 from pydantic import BaseModel, BeforeValidator
 from pydantic_core import PydanticCustomError
@@ -224,57 +223,36 @@ def _read_empty_answers(table: Table) -> list[str]:
 
 def _unnested(frame: pd.DataFrame) -> pd.DataFrame:
     """Lay out FlashRAG's column output, a mapping of what a run made of each question."""
-    cells = frame.get("output", [None])
+    cells = frame.get("output", pd.Series([None])).to_list()
     if not all(isinstance(cell, Mapping) for cell in cells):
         return frame
-    frame = frame.drop(columns="output")
-    inner = pd.DataFrame(list(cells), index=frame.index, dtype=object)
-    new = inner.columns.difference(frame.columns)
-    return frame.join(inner[new])
-
-
-def _are_numbers(ids: pd.Series, numbers: np.ndarray) -> bool:
-    """Tell whether ids are q1, q2, ..., one for each of the numbers of the questions."""
-    if not ids.str.fullmatch(r"q\d+").all():
-        return False
-    return bool((pd.factorize(ids)[0] == numbers).all())
+    inner = pd.DataFrame(cells, frame.index, dtype=object)
+    return frame.drop(columns="output").join(inner[inner.columns.difference(frame.columns)])
 
 
 def _identify(table: Table) -> None:
-    """Number the questions where there is no id; refuse an id that is used twice.
-
-    Such a number, of one question with several answers, is no id that is used twice.
-    """
+    """Number the questions where there is no id; refuse an id that two questions have."""
     frame = table.frame
     rows = frame.index.to_series()
-    texts = frame.get("question", rows).fillna(rows)  # a row without a question is on its own
-    numbers = pd.factorize(texts)[0]
-    is_numbered = "question_id" not in frame
-    if is_numbered:
-        frame["question_id"] = [f"q{number + 1}" for number in numbers]
-    keys = frame[frame.columns.intersection(["question_id", "system"])]
-    is_empty = keys.isna().any(axis=1)
-    is_repeated = keys.map(as_id).duplicated()  # 1 and "1" are one id
-    ids = keys["question_id"].astype(str)
-    if not is_numbered and not is_empty.any():  # by a score before, perhaps
-        is_numbered = _are_numbers(ids, numbers)
-    if is_numbered:
-        if is_repeated.any():
-            what = f"{table.name}: {is_repeated.sum()} of {len(frame)} rows repeat a question"
-            warnings.warn(
-                f"{what}: their answers count as one system's; if they are not, name the column of "
-                "systems: columns={'system': 'model'}",
-                stacklevel=4,
-            )
-        return
-    wrong = is_empty | is_repeated
+    texts = frame.get("question", rows).fillna(rows)  # a row without one is on its own
+    if "question_id" not in frame:
+        frame["question_id"] = [f"q{number + 1}" for number in pd.factorize(texts)[0]]
+    names = ["question_id", "system"] if "system" in frame else ["question_id"]
+    keys = frame[names].map(as_id)  # 1 and "1" are one id
+    is_repeated = keys.duplicated()
+    is_other = is_repeated & ~keys.assign(text=texts).duplicated()
+    wrong = frame[names].isna().any(axis=1) | is_other
+    what = "columns={'system': 'model'}"
     if wrong.any():
         row = int(wrong.argmax())
-        where = f"{table.name}, {table.places[row]}"
-        names = " and ".join(keys).replace("question_", "")
-        got = f"{where}: the {names} {tuple(keys.iloc[row])}"
         raise DataError(
-            f"{got} is empty or used twice",
+            f"{table.name}, {table.places[row]}: {' and '.join(names)} is empty or used twice",
             "an id that one system uses once",
-            "rename one; or name the column of systems: columns={'system': 'model'}",
+            f"rename one; or name the column of systems: {what}",
+        )
+    if is_repeated.any():
+        warnings.warn(
+            f"{table.name}: {is_repeated.sum()} of {len(frame)} rows repeat a question: their "
+            f"answers count as one system's; if they are not, name the column of systems: {what}",
+            stacklevel=4,
         )

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 import warnings
 import zipfile
-from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,6 @@ from ragbench.data.files import each_record, read_text
 from ragbench.errors import ConfigError, DataError, EmptyFileError
 from ragbench.records import Document
 
-_MAX_TAGS = 1_000_000  # of an HTML file, or of a part of a DOCX
-_MAX_BYTES = 64 * 2**20
-_MAX_PAGES = 20_000  # of a PDF
-MAX_OPERATIONS = 5_000_000  # that draw its pages
 # Elements that begin a line, beside those that lxml knows: of HTML 5.
 _BLOCKS = (
     "article aside body br button details dialog figcaption figure footer header hgroup html main "
@@ -48,12 +43,16 @@ _BREAKS["sym"] = "\N{REPLACEMENT CHARACTER}"
 _LEFT_OUT = ("del", "moveFrom", "Fallback")
 _NEXT_CELL = "\x1f"
 _OFF = ("0", "false", "off")
+_DEFAULT = "style of paragraphs without one"
+_WORD_PART = re.compile(r"word/(styles|(header|document|footnotes|endnotes|footer)\d*)\.xml\Z")
+_Styles = dict[str, dict[str, str]]
 _RUN_PROPERTIES = ("vanish", "strike", "dstrike", "vertAlign")
 # Of an HTML file: what it names its encoding, and what a browser reads instead.
 _CHARSET = re.compile(
     rb"""<(?:meta|\?xml)\b[^>]*?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE
 )
-_READ_AS = dict.fromkeys(("ascii", "us-ascii", "iso-8859-1", "iso8859-1", "latin1"), "cp1252")
+_LATIN_1 = ("ascii", "us-ascii", "iso-8859-1", "iso8859-1", "latin1")
+_READ_AS: dict[str, str] = dict.fromkeys(_LATIN_1, "cp1252")
 _READ_AS |= {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949"}
 _READ_AS |= {"iso-8859-9": "cp1254"}
 # Superscripts
@@ -72,11 +71,11 @@ def read_documents(path: Path) -> list[Document]:
     """Read a file, or a folder's files, in subfolders too, without the hidden ones.
 
     A PDF is one document per page ("report, page 3"). A page without text (a scan, mostly) is kept,
-    empty, and a warning names it. Links that lead out of the folder and files of other kinds are
-    left out and named, like files without text. Files that fail are reported together.
+    empty, and a warning names it. Files of other kinds are left out and named, like files without
+    text. Files that fail are reported together.
 
-    ConfigError without the package that reads a file, DataError for one that is damaged, encrypted
-    or too large, EmptyFileError for one without text.
+    ConfigError without the package that reads a file, DataError for one that is damaged or
+    encrypted, EmptyFileError for one without text.
     """
     if not path.is_dir():
         return _read_document(path, path.name)
@@ -102,28 +101,21 @@ def read_documents(path: Path) -> list[Document]:
 def _document_files(folder: Path) -> list[str]:
     """List the documents of a folder; a warning names what else it holds."""
     files = []
-    skipped = defaultdict(list)
-    root = folder.resolve()
+    skipped = []
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
         if any(part.startswith((".", "~$")) for part in name.parts) or not path.is_file():
             continue
-        kind = path.suffix.lower() or "without an ending"
-        if not path.resolve().is_relative_to(root):
-            kind = "links out of the folder"
-        if kind in READERS:
-            files.append(str(name))
-        else:
-            skipped[kind].append(str(name))
-    listed = "; ".join(f"{len(names)} {kind} ({_first(names)})" for kind, names in skipped.items())
+        is_read = path.suffix.lower() in READERS
+        (files if is_read else skipped).append(str(name))
+    listed = f"{len(skipped)} of other kinds ({_first(skipped)})"
     if not files:
         raise DataError(
-            f"the folder {folder.absolute()} holds no {', '.join(READERS)}: "
-            f"{listed or 'it is empty'}",
+            f"the folder {folder.absolute()} holds no {', '.join(READERS)}, and {listed}",
             "one text file per document",
             "check the path; turn other formats into text first, for instance with pandoc",
         )
-    if listed:
+    if skipped:
         _warn(f"{folder}: {len(files)} files are read; skipped: {listed}")
     return files
 
@@ -138,9 +130,30 @@ def _first(names: list[str]) -> str:
 
 def _read_document(path: Path, name: str) -> list[Document]:
     """Read one file; ``name`` is that of the file in ids."""
+    texts = _texts_of(path)
+    empty = [str(page) for page, text in enumerate(texts, 1) if not text.strip()]
+    if len(empty) == len(texts):
+        raise EmptyFileError(
+            f"{path} holds no text", "text, not pictures of it", "run a scan through OCR first"
+        )
+    if path.suffix.lower() != ".pdf":
+        return [Document(name, path.stem, texts[0], meta={"file": name})]
+    if empty:
+        what = f"no text on page {', '.join(empty)} of {len(texts)}"
+        _warn(f"{path}: {what}; if it is a scan, run it through OCR")
+    documents = []
+    for number, text in enumerate(texts, 1):
+        title = f"{path.stem}, page {number}"
+        meta = {"file": name, "page": number}
+        documents.append(Document(f"{name}#page-{number}", title, text, meta=meta))
+    return documents
+
+
+def _texts_of(path: Path) -> list[str]:
+    """Return the texts of a file; what goes wrong in a library is an error of ours."""
     ending = path.suffix.lower()
     try:
-        texts = READERS[ending](path)
+        return READERS[ending](path)
     except DataError:
         raise
     except ImportError as error:
@@ -157,39 +170,6 @@ def _read_document(path: Path, name: str) -> list[Document]:
             f"a whole {ending[1:].upper()} file without a password",
             "open it, and save or export it again",
         ) from None
-    _check_texts(path, texts)
-    if ending != ".pdf":
-        return [Document(name, path.stem, texts[0], meta={"file": name})]
-    documents = []
-    for number, text in enumerate(texts, 1):
-        title = f"{path.stem}, page {number}"
-        meta = {"file": name, "page": number}
-        documents.append(Document(f"{name}#page-{number}", title, text, meta=meta))
-    return documents
-
-
-def _check_texts(path: Path, texts: list[str]) -> None:
-    empty = [str(page) for page, text in enumerate(texts, 1) if not text.strip()]
-    if len(empty) == len(texts):
-        raise EmptyFileError(
-            f"{path} holds no text", "text, not pictures of it", "run a scan through OCR first"
-        )
-    if empty:
-        pages = ", ".join(empty)
-        what = f"no text on page {pages} of {len(texts)}"
-        _warn(f"{path}: {what}; if it is a scan, run it through OCR")
-
-
-def _check_size(path: Path, raw: bytes) -> None:
-    """Refuse a part of a file with too many bytes or elements."""
-    size = len(raw)
-    tags = raw.count(b"<") - raw.count(b"</")
-    if size > _MAX_BYTES or tags > _MAX_TAGS:
-        raise DataError(
-            f"{path} has a part of {size:,} bytes and {tags:,} elements",
-            f"at most {_MAX_TAGS:,} elements and {_MAX_BYTES:,} bytes",
-            "split it into several files",
-        )
 
 
 def _lines(pieces: Iterable[str]) -> str:
@@ -204,46 +184,14 @@ def _plain_text(path: Path) -> list[str]:
 
 
 def _pdf_pages(path: Path) -> list[str]:
-    """Read the pages of a PDF; what repeats without end in a small file is refused."""
     import pypdf
 
-    reader = pypdf.PdfReader(path)
-    _check_pages(path, reader)
-    operations = 0
-
-    def count(*_: Any) -> None:
-        nonlocal operations
-        operations += 1
-        if operations > MAX_OPERATIONS:
-            raise DataError(
-                f"{path} draws more than {MAX_OPERATIONS:,} times",
-                "pages of text",
-                "print it to a new PDF, or split it",
-            )
-
     texts = []
-    for page in reader.pages:
-        text = page.extract_text(visitor_operand_before=count)
+    for page in pypdf.PdfReader(path).pages:
         # a half of a surrogate pair could not be written again
-        raw = text.encode("utf-16", "surrogatepass")
+        raw = page.extract_text().encode("utf-16", "surrogatepass")
         texts.append(raw.decode("utf-16", "replace"))
-    count()  # pypdf goes on after an error within a form
     return texts
-
-
-def _check_pages(path: Path, reader: Any) -> None:
-    """Refuse a tree of very many pages, of which the same one may be many, before it is walked."""
-    count = 0
-    nodes = [reader.root_object["/Pages"]]
-    while nodes:
-        count += 1
-        if count > _MAX_PAGES:
-            raise DataError(
-                f"{path} ({path.stat().st_size:,} bytes) has more than {_MAX_PAGES:,} pages",
-                "fewer pages",
-                "print it to a new PDF, or split it",
-            )
-        nodes += nodes.pop().get_object().get("/Kids", [])
 
 
 def _raised(text: str, before: str, is_note: bool | None) -> str:
@@ -273,30 +221,29 @@ def _docx_text(path: Path) -> list[str]:
     """Read headers, body, notes and footers; tracked insertions are text, deletions are not, each
     cell stands once.
     """
-    from lxml import etree
+    import lxml.etree
 
-    pieces: list[str] = []
+    parser = lxml.etree.XMLParser(resolve_entities=False, huge_tree=True)
     with zipfile.ZipFile(path) as packed:
-
-        def root_of(name: str) -> Any:
-            raw = packed.open(name).read(_MAX_BYTES + 1)
-            _check_size(path, raw)
-            parser = etree.XMLParser(resolve_entities=False, huge_tree=True)
-            return etree.fromstring(raw, parser)
-
-        names = sorted(packed.namelist())
-        styles = {}
-        if "word/styles.xml" in names:
-            styles = _word_styles(root_of("word/styles.xml"))
-        for kind in ("header", "document", "footnotes", "endnotes", "footer"):
-            for name in names:
-                if re.fullmatch(rf"word/{kind}\d*\.xml", name):
-                    pieces += [*_docx_pieces(root_of(name), styles), "\n"]
+        names = [name for name in sorted(packed.namelist()) if _WORD_PART.match(name)]
+        parts = {name: lxml.etree.fromstring(packed.read(name), parser) for name in names}
+    styles: _Styles = {}
+    if "word/styles.xml" in parts:
+        styles = _word_styles(parts["word/styles.xml"])
+    pieces: list[str] = []
+    for kind in ("header", "document", "footnotes", "endnotes", "footer"):
+        for name, root in parts.items():
+            if name.startswith(f"word/{kind}"):
+                pieces += [*_docx_pieces(root, styles), "\n"]
     return [_lines(pieces)]
 
 
 def _word_value(element: Any, name: str = "val") -> str:
-    """Return an attribute in its element's own namespace; "" where it is not stated."""
+    """Return an attribute in its element's own namespace; "" where it or the element is not
+    stated.
+    """
+    if element is None:
+        return ""
     namespace = element.tag.rpartition("}")[0]
     return element.get(f"{namespace}}}{name}", "")
 
@@ -311,33 +258,28 @@ def _run_properties(element: Any) -> dict[str, str]:
     return stated
 
 
-def _word_styles(root: Any) -> dict[str, dict[str, str]]:
-    """Return the properties of each style by its id, with those of the styles it is based on; that
-    of paragraphs without a style is "".
-    """
+def _word_styles(root: Any) -> _Styles:
+    """Return the properties of each style by its id, with those of the styles it is based on."""
     own = {}
     bases = {}
     for style in root.iterfind("./{*}style"):
         name = _word_value(style, "styleId")
         own[name] = _run_properties(style)
-        for base in style.iterfind("./{*}basedOn"):
-            bases[name] = _word_value(base)
+        bases[name] = _word_value(style.find("./{*}basedOn"))
         is_default = _word_value(style, "default") in ("1", "true", "on")
         if is_default and _word_value(style, "type") == "paragraph":
-            own[""] = {}
-            bases[""] = name
-    styles = {}
-    for name in own:
-        chain = [name]
-        while bases.get(chain[-1]) in own and len(chain) < 20:
-            chain.append(bases[chain[-1]])
-        styles[name] = {}
-        for each in reversed(chain):
-            styles[name] |= own[each]
-    return styles
+            own[_DEFAULT] = {}
+            bases[_DEFAULT] = name
+
+    def inherited(name: str, depth: int = 20) -> dict[str, str]:
+        if name not in own or not depth:
+            return {}
+        return inherited(bases[name], depth - 1) | own[name]
+
+    return {name: inherited(name) for name in own}
 
 
-def _run_shows(run: Any, styles: dict[str, dict[str, str]]) -> tuple[bool, bool]:
+def _run_shows(run: Any, styles: _Styles) -> tuple[bool, bool]:
     """Tell whether a run's text is left out (hidden or struck out), and whether it is raised.
 
     A property that is on in both the style of the run and that of its paragraph is off (ECMA-376,
@@ -345,34 +287,33 @@ def _run_shows(run: Any, styles: dict[str, dict[str, str]]) -> tuple[bool, bool]
     """
     own = _run_properties(run)
     paragraph = next(run.iterancestors("{*}p"), run)
-    ids = [run.find("./{*}rPr/{*}rStyle"), paragraph.find("./{*}pPr/{*}pStyle")]
-    names = [None if ids[0] is None else _word_value(ids[0])]
-    names.append("" if ids[1] is None else _word_value(ids[1]))
-    of_styles = [styles.get(name, {}) for name in names]
+    of_run = styles.get(_word_value(run.find("./{*}rPr/{*}rStyle")), {})
+    name = _word_value(paragraph.find("./{*}pPr/{*}pStyle"))
+    of_paragraph = styles.get(name or _DEFAULT, {})
 
     def is_on(name: str) -> bool:
         if name in own:
             return own[name] not in _OFF
-        count = sum(values.get(name, "0") not in _OFF for values in of_styles)
-        return count == 1
+        stated = (of_run.get(name, "0"), of_paragraph.get(name, "0"))
+        return sum(value not in _OFF for value in stated) == 1
 
     is_left_out = any(is_on(name) for name in ("vanish", "strike", "dstrike"))
-    align = (of_styles[1] | of_styles[0] | own).get("vertAlign")
+    align = (of_paragraph | of_run | own).get("vertAlign")
     return is_left_out, align == "superscript"
 
 
-def _docx_pieces(root: Any, styles: dict[str, dict[str, str]]) -> list[str]:
+def _docx_pieces(root: Any, styles: _Styles) -> list[str]:
     """List the text of each run, with tabs between cells and a line's end after each paragraph."""
-    from lxml import etree
+    from lxml.etree import QName, iterwalk
 
     pieces: list[str] = []
     is_raised = False
     exponents = 0  # of formulas, that are open
-    walk = etree.iterwalk(root, events=("start", "end"))
+    walk = iterwalk(root, events=("start", "end"))
     for event, element in walk:
         tag = ""
         if isinstance(element.tag, str):  # of a comment it is a function
-            tag = etree.QName(element).localname
+            tag = QName(element).localname
         is_left_out = tag in _LEFT_OUT
         if tag == "sup":
             exponents += 1 if event == "start" else -1
@@ -403,27 +344,23 @@ def _docx_text_of(tag: str, element: Any) -> str:
 
 
 def _html_text(path: Path) -> list[str]:
-    from lxml import etree
+    import lxml.etree
 
-    raw = path.read_bytes()
-    _check_size(path, raw)
-    text = _decoded(raw)
-    parser = etree.HTMLParser(
+    text = _decoded(path.read_bytes())
+    parser = lxml.etree.HTMLParser(
         encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True
     )
     root = None
     if text.strip():
-        root = etree.fromstring(text.encode(), parser)
-    if root is None:
-        return [""]
+        root = lxml.etree.fromstring(text.encode(), parser)
     for entry in parser.error_log:
-        if entry.level == etree.ErrorLevels.FATAL:
+        if entry.level == lxml.etree.ErrorLevels.FATAL:
             raise DataError(
                 f"{path} cannot be read to its end: {entry.message}",
                 "elements that end",
                 "correct or simplify it",
             )
-    return [_lines(_html_pieces(root))]
+    return [_lines([] if root is None else _html_pieces(root))]
 
 
 def _decoded(raw: bytes) -> str:
@@ -442,32 +379,29 @@ def _decoded(raw: bytes) -> str:
 
 
 def _html_pieces(root: Any) -> list[str]:
-    from lxml import etree
+    """List the visible texts of a page, with a line's end around each block."""
+    from lxml.etree import iterwalk
     from lxml.html import defs
 
     blocks = defs.block_tags.union(_BLOCKS.split()) - _INLINE
-    pieces: list[str] = []
-    walk = etree.iterwalk(root, events=("start", "end"))
-    as_written = 0
+    pieces = [""]
+    walk = iterwalk(root, events=("start", "end"))
+    as_written = False
     raised: list[bool | None] = []  # of each superscript that is open, whether it is a note
     for event, element in walk:
-        if event == "end":
-            as_written -= element.tag in _AS_WRITTEN
-            if _is_raised(element):
-                raised.pop()
-            text = element.tail if element is not root else None
-        else:
-            as_written += element.tag in _AS_WRITTEN
-            if _is_raised(element):
-                raised.append(_is_note(element))
-            text = element.text
-            if _is_unseen(element):
-                walk.skip_subtree()
-                text = None
-            elif _is_in(element, "mfrac") and element.getprevious() is not None:
-                pieces.append("/")
+        is_start = event == "start"
+        text = element.text if is_start else element.tail
+        if element.tag in _AS_WRITTEN:
+            as_written = is_start
+        if _is_raised(element):
+            raised = [*raised, _is_note(element)] if is_start else raised[:-1]
+        if is_start and _is_unseen(element):
+            walk.skip_subtree()
+            continue
         if element.tag in blocks:
             pieces.append("\n")
+        elif is_start and _is_denominator(element):
+            pieces.append("/")
         if text:
             text = text if as_written else re.sub(r"\s+", " ", text)
             pieces.append(_raised(text, _tail(pieces), raised[-1]) if raised else text)
@@ -477,6 +411,10 @@ def _html_pieces(root: Any) -> list[str]:
 def _is_in(element: Any, *tags: str) -> bool:
     parent = element.getparent()
     return parent is not None and parent.tag in tags
+
+
+def _is_denominator(element: Any) -> bool:
+    return _is_in(element, "mfrac") and element.getprevious() is not None
 
 
 def _is_exponent(element: Any) -> bool:

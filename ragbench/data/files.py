@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import functools
 import gzip
-import io
 import json
 import operator
 import re
 import warnings
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -28,7 +28,6 @@ from pydantic_core import PydanticCustomError
 from ragbench.errors import DataError, EmptyFileError, NotHereError
 from ragbench.paths import shared_data
 
-MAX_UNPACKED = 2**30  # bytes of a compressed file
 _LISTED = 8
 _LINE_END = re.compile(r"\r\n|\r|\n")
 Record = TypeVar("Record")
@@ -66,8 +65,7 @@ OfWords = AfterValidator(_of_words)
 def read_text(path: str | Path) -> str:
     """Read a UTF-8 text file, plain or gzip.
 
-    DataError for a file that is not there, not UTF-8, or too large when unpacked; EmptyFileError
-    for one without text.
+    DataError for a file that is not there or not UTF-8; EmptyFileError for one without text.
     """
     path = Path(path).expanduser()
     raw = _unpacked(path)
@@ -92,12 +90,13 @@ def _unpacked(path: Path) -> bytes:
     """Return the bytes of a file, plain or gzip."""
     try:
         raw = path.read_bytes()
-        if raw.startswith(b"\x1f\x8b"):
-            raw = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(MAX_UNPACKED + 1)
+        return gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw
     except FileNotFoundError:
         got = f"there is no file {path}"
         if path.parent.is_dir():
-            got += f"; the folder holds {', '.join(_closest(path.parent, path.name))}"
+            names = [each.name for each in path.parent.iterdir() if each.name[0] != "."]
+            close = difflib.get_close_matches(path.name, sorted(names), n=6, cutoff=0)
+            got += f"; the folder holds {', '.join(close)}"
         raise DataError(got, "an existing file", "check the path") from None
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(
@@ -105,24 +104,6 @@ def _unpacked(path: Path) -> bytes:
             "a whole file (for a folder: load_documents)",
             "check it",
         ) from None
-    check_unpacked(path, len(raw))
-    return raw
-
-
-def _closest(folder: Path, name: str) -> list[str]:
-    """List the visible names in a folder that are most like ``name``."""
-    names = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
-    return difflib.get_close_matches(name, sorted(names), n=6, cutoff=0)
-
-
-def check_unpacked(path: Path, size: int) -> None:
-    """Refuse a file of more than `MAX_UNPACKED` bytes when unpacked."""
-    if size > MAX_UNPACKED:
-        raise DataError(
-            f"{path} ({path.stat().st_size:,} bytes) unpacks to more than {MAX_UNPACKED:,} bytes",
-            "a smaller file",
-            "split it, or leave out what is not needed",
-        )
 
 
 def _parsed(text: str, path: str | Path, line: int | None = None) -> Any:
@@ -148,8 +129,7 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
     record = dict(pairs)
     if len(record) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"the key {twice!r} is there twice")
     return record
 
@@ -214,7 +194,7 @@ def _adapter(shape: Any) -> TypeAdapter:
 def each_record(
     path: str | Path,
     rows: Iterable[tuple[str, Any]],
-    make: type[Record] | Callable[[Any, str], Record],
+    make: Callable[[Any, str], Record],
     once: Callable[[Record], Any] | None = operator.attrgetter("id"),
 ) -> list[Record]:
     """Make a record of every row; the bad ones are reported together, and nothing is loaded by
@@ -223,28 +203,19 @@ def each_record(
     Parameters
     ----------
     rows : (place, row).
-    make : row and where -> record, or the shape of `as_record`; DataError, or what a row of another
-        shape raises, such as KeyError, for a bad one.
+    make : row and where -> record; DataError, or what a row of another shape raises, such as
+        KeyError, for a bad one.
     once : what may occur only once of a record, None in a record that has it not; None for nothing.
     """
-    if isinstance(make, type):
-        make = functools.partial(as_record, make)
     records = []
-    first: dict[Any, str] = {}  # place of a key
+    places: dict[Any, str] = {}  # of each key
     errors = []
-    total = 0
     for place, row in rows:
-        total += 1
         where = f"{path}, {place}"
         try:
             record = make(row, where)
-            key = once(record) if once else None
-            if key is not None and first.setdefault(key, place) != place:
-                raise DataError(
-                    f"{where}: {key!r} was there before ({first[key]})",
-                    "each one once",
-                    "rename or remove one of the two",
-                )
+            if once:
+                _check_first(once(record), where, place, places)
             records.append(record)
         except DataError as error:
             errors.append(error)
@@ -252,8 +223,18 @@ def each_record(
             got = f"{where} has another shape: {type(error).__name__} {error}"
             errors.append(DataError(got, "the published file", "download it again"))
     if errors:
-        raise _together(errors, f"{path}: {len(errors)} of {total} are bad")
+        raise _together(errors, f"{path}: {len(errors)} of {len(errors) + len(records)} are bad")
     return records
+
+
+def _check_first(key: Any, where: str, place: str, places: dict[Any, str]) -> None:
+    first = places.setdefault(key, place)
+    if key is not None and first != place:
+        raise DataError(
+            f"{where}: {key!r} was there before ({first})",
+            "each one once",
+            "rename or remove one of the two",
+        )
 
 
 def _together(errors: list[DataError], head: str) -> DataError:

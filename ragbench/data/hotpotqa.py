@@ -10,23 +10,16 @@ them from a dump.
 from __future__ import annotations
 
 import hashlib
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import Field, StrictInt
 
 from ragbench.data.fetch import download
-from ragbench.data.files import (
-    FileRecord,
-    Filled,
-    as_record,
-    each_record,
-    read_json,
-    read_jsonl,
-    read_text,
-)
+from ragbench.data.files import FileRecord, Filled, as_record, read_json, read_text
+from ragbench.data.tables import Table
 from ragbench.errors import DataError, NotHereError
 from ragbench.paths import cache_dir, packaged_data, shared_data
 from ragbench.records import Dataset, Document, Question
@@ -55,10 +48,10 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
 
     Parameters
     ----------
-    path : a file of the official JSON's shape, or of the Hub's, also 2WikiMultihopQA's (.json, or
-        .jsonl with a record a line), plain or gzip, of which all is read. Default: the 1,886
-        questions of the subset, from the official file in ``RAGBENCH_DATA`` or in the cache, or
-        from the subset in ``RAGBENCH_DATA``.
+    path : a file of the official JSON's shape, or of the Hub's, also 2WikiMultihopQA's (.json,
+        .jsonl or .parquet), of which all is read. Default: the 1,886 questions of the subset, from
+        the official file in ``RAGBENCH_DATA`` or in the cache, or from the subset in
+        ``RAGBENCH_DATA``.
     limit : keep the first so many questions, and only their paragraphs.
 
     Returns
@@ -76,27 +69,20 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
             "run `ragbench data fetch hotpotqa` (47 MB), or use load_minihop()",
         )
     is_official = hashlib.sha256(read_text(file).encode()).hexdigest() == OFFICIAL_SHA256
-    rows = _rows(file)
+    table = Table.of(file)
     if path is None and is_official:
-        rows = _of_subset(rows)
+        table = _of_subset(table)
+    table = table._replace(frame=table.frame[:limit], places=table.places[:limit])
     setting = file.name
     if path is None or file.name == _SUBSET[-1]:
         setting = "subset"
     elif is_official:
         setting = "official"
     read = _Reader(is_official)
-    records = each_record(file, itertools.islice(rows, limit), read.question, lambda q: q and q.id)
+    records = table.records(read.question, lambda question: question and question.id)
     questions = tuple(filter(None, records))
     meta = {"file": file.name, "setting": setting}
     return Dataset("hotpotqa", questions, read.paragraphs.documents, tuple(read.excluded), meta)
-
-
-def _rows(file: Path) -> Iterable[tuple[str, Any]]:
-    """Return ("record 1", row) of a file that is a list."""
-    if ".jsonl" in file.suffixes:
-        return list(read_jsonl(file))
-    rows = as_record(Annotated[list[Any], Field(min_length=1)], read_json(file), str(file))
-    return [(f"record {number}", row) for number, row in enumerate(rows, 1)]
 
 
 def _official(row: Any) -> Any:
@@ -141,21 +127,19 @@ class _Reader:
         return Question(record.id, record.question, record.answer, references, *kind, meta)
 
 
-def _of_subset(rows: Iterable[tuple[str, dict]]) -> Iterator[tuple[str, dict]]:
+def _of_subset(table: Table) -> Table:
     """Keep the subset's questions, each with the paragraphs that it has there (eleven have fewer
     than ten).
     """
     subset = read_json(packaged_data("hotpotqa", "subset.json"))
-    wanted = set(subset["ids"])
-    for where, row in rows:
-        name = row["_id"]
-        if name not in wanted:
-            continue
-        pages = row["context"]
+    kept = np.flatnonzero(table.frame["_id"].isin(subset["ids"]))
+    frame = table.frame.iloc[kept]
+    contexts = []
+    for name, pages in zip(frame["_id"], frame["context"], strict=True):
         titles = subset["paragraphs"].get(name)
-        if titles:
-            pages = [page for page in pages if page[0] in titles]
-        yield where, {**row, "context": pages}
+        contexts.append([page for page in pages if titles is None or page[0] in titles])
+    places = [table.places[number] for number in kept]
+    return table._replace(frame=frame.assign(context=contexts), places=places)
 
 
 class _Asked(FileRecord):

@@ -8,16 +8,18 @@ metrics. All three label words are kept apart; only the metrics make them two.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import BeforeValidator, ConfigDict, StrictInt
+from pydantic import BeforeValidator, ConfigDict, StrictInt, TypeAdapter
+from pydantic_core import to_json
 
 from ragbench.data.files import (
     FileRecord,
@@ -142,19 +144,14 @@ class RagResult:
         """Return a result as RAGChecker's JSON object; what has not been done is left out, an
         undefined metric is null.
         """
-        row = dict(self.extra)
-        undone = self.missing()
-        for ours, theirs in _NAMES.items():
-            value = getattr(self, ours)
-            if value is not None and ours not in undone:
-                row[theirs] = value
-        row["retrieved_context"] = texts = []
-        for chunk in self.chunks:
-            text = asdict(chunk)
-            texts.append({name: value for name, value in text.items() if value is not None})
-        if self.metrics is not None:
-            row["metrics"] = _or_null(self.metrics)
-        return row
+        done = replace(self, **dict.fromkeys(self.missing()))
+        row = json.loads(_row_type().dump_json(done, by_alias=True, exclude_none=True))
+        return row.pop("extra") | row
+
+
+@functools.cache
+def _row_type() -> TypeAdapter[RagResult]:
+    return TypeAdapter(RagResult)
 
 
 def _is_read(labels: Any) -> bool:
@@ -177,12 +174,8 @@ class RagResults:
         """Return results as RAGChecker's JSON object, which `read_ragchecker` reads."""
         data: dict = {"results": [result.to_dict() for result in self.results]}
         if self.metrics is not None:
-            data["metrics"] = {group: _or_null(part) for group, part in self.metrics.items()}
-        return json.loads(json.dumps(data))  # lists for tuples
-
-
-def _or_null(numbers: Mapping[str, float]) -> dict[str, float | None]:
-    return {name: None if math.isnan(value) else value for name, value in numbers.items()}
+            data["metrics"] = json.loads(to_json(self.metrics, inf_nan_mode="null"))
+        return data
 
 
 class _File(FileRecord):
@@ -278,15 +271,20 @@ def load_ragchecker_meta(path: str | Path | None = None) -> pd.DataFrame:
     folder = shared_file(
         path, "ragchecker", "meta_evaluation", name=f"RAGChecker's {_HUMAN}", do=_META
     )
-    recorded = _recorded_scores(folder)
-    people = pd.DataFrame(_pairs(folder, _HUMAN))
-    by_pair = people.groupby("instance_id", sort=False)
-    return pd.DataFrame([_pair(rows, recorded) for _, rows in by_pair])
+    recorded: dict[tuple, dict] = {}
+    if any(folder.glob(f"{_RECORDED}*")):
+        for row in _pairs(folder, _RECORDED):
+            for side in (row["model1"], row["model2"]):
+                recorded[_key(row, side)] = side.get("ragchecker", {})
+    by_pair: dict[str, list[dict]] = {}
+    for row in _pairs(folder, _HUMAN):
+        by_pair.setdefault(row["instance_id"], []).append(row)
+    return pd.DataFrame([_pair(rows, recorded) for rows in by_pair.values()])
 
 
-def _pair(rows: pd.DataFrame, recorded: Mapping[tuple, dict]) -> dict:
+def _pair(rows: Sequence[dict], recorded: Mapping[tuple, dict]) -> dict:
     """Return one pair from its rows, one an annotator."""
-    first = rows.iloc[0]
+    first = rows[0]
     sides = first["model1"], first["model2"]
     pair = {
         "id": str(first["instance_id"]),
@@ -300,22 +298,13 @@ def _pair(rows: pd.DataFrame, recorded: Mapping[tuple, dict]) -> dict:
     scores = [recorded.get(_key(first, side), {}) for side in sides]
     for aspect in ASPECTS:
         label = f"{aspect}_label"
-        pair[aspect] = rows[label].tolist()
+        pair[aspect] = [row[label] for row in rows]
         pair[f"recorded {aspect}"] = [float(score.get(label, math.nan)) for score in scores]
     return pair
 
 
-def _recorded_scores(folder: Path) -> dict[tuple, dict]:
-    """Return RAGChecker's scores by pair, model and response."""
-    recorded: dict[tuple, dict] = {}
-    if any(folder.glob(f"{_RECORDED}*")):
-        for row in _pairs(folder, _RECORDED):
-            for side in (row["model1"], row["model2"]):
-                recorded[_key(row, side)] = side.get("ragchecker", {})
-    return recorded
-
-
 def _key(row: Mapping[str, Any], side: Mapping[str, Any]) -> tuple:
+    """Return what recorded scores are found by: pair, model and response."""
     return row["instance_id"], side["model_name"], side["response"]
 
 

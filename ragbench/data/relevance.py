@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from ragbench.data.files import FileRecord, Filled, each_record, read_jsonl
+from ragbench.data.files import FileRecord, Filled, as_record, each_record, read_jsonl
 from ragbench.data.tables import Table, read_ids, read_mapping
 from ragbench.errors import DataError
 from ragbench.records import Dataset, Document, Hit, Question, as_id
@@ -35,48 +37,38 @@ def load_beir(folder: str | Path, split: str = "test") -> Dataset:
     """Load a BEIR folder: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/SPLIT.tsv``.
 
     Questions are those that the split judges, without a true answer. Documents are all of the
-    corpus. DataError also for a judgement of a query or document that is not there, and for a file
-    without a judgement.
+    corpus. DataError also for a judgement of a query or document that is not there.
     """
     folder = Path(folder).expanduser()
     pages = _texts(folder / "corpus.jsonl")
     queries = _texts(folder / "queries.jsonl")
     judged: dict[str, dict[str, int]] = defaultdict(dict)
-    path = folder / "qrels" / f"{split}.tsv"
-    for judgement in _judgements(path, queries, pages):
+    for judgement in _judgements(folder / "qrels" / f"{split}.tsv", queries, pages):
         judged[judgement.query][judgement.document] = judgement.gain
     questions = []
     for name, gains in judged.items():
-        relevant = tuple(document for document, gain in gains.items() if gain > 0)
-        meta = {"relevant": gains, "doc_ids": relevant}
+        meta = {"relevant": gains, "doc_ids": tuple(page for page in gains if gains[page] > 0)}
         questions.append(Question(name, queries[name].text, "", meta=meta))
     documents = [Document(name, page.title or "", page.text) for name, page in pages.items()]
     return Dataset(folder.name, tuple(questions), tuple(documents), meta={"setting": "own"})
 
 
 def _texts(path: Path) -> dict[str, _Text]:
-    return {text.id: text for text in each_record(path, read_jsonl(path), _Text)}
+    return {
+        text.id: text for text in each_record(path, read_jsonl(path), partial(as_record, _Text))
+    }
 
 
 def _judgements(
     path: Path, queries: Collection[str], documents: Collection[str]
 ) -> list[_Judgement]:
     """Read the judgements of a split, each of a query and a document that are there."""
-    read = Table.of(path).records(_Judgement, lambda row: (row.query, row.document))
-    if not read:
+    read = Table.of(path).records(partial(as_record, _Judgement), attrgetter("query", "document"))
+    missing = {row.query for row in read} - {*queries}
+    missing |= {row.document for row in read} - {*documents}
+    if missing:
         raise DataError(
-            f"{path} holds no judgement below its first line",
-            "a header line (query-id, corpus-id, score), then a judgement a line",
-            "add the header line, or check that the file was written completely",
-        )
-    for judgement in read:
-        missing = judgement.document
-        if judgement.query not in queries:
-            missing = judgement.query
-        elif judgement.document in documents:
-            continue
-        raise DataError(
-            f"{path}: {missing!r} is not in the folder",
+            f"{path}: {min(missing)!r} is not in the folder",
             "ids of queries and of documents of the folder",
             "correct it",
         )
@@ -90,36 +82,26 @@ def judgements(data: Dataset) -> dict[str, dict[str, int]]:
     (``meta["doc_ids"]``), else those in which one of its references occurs, compared as the IR
     score compares them (`ragbench.text.layout.comparable`).
     """
-    judged: dict[str, dict[str, int]] = {}
+    judged = {}
     unjudged = []
     for question in data.questions:
-        meta = question.meta
-        gains = read_mapping(meta.get("relevant") or meta.get("doc_ids", ()))
-        if not isinstance(gains, Mapping):
-            gains = read_ids(gains)
-            gains = dict.fromkeys(gains, 1)
-        judged[question.id] = {as_id(name): gain for name, gain in gains.items()}
-        if "relevant" not in meta and "doc_ids" not in meta:
+        if "relevant" not in question.meta and "doc_ids" not in question.meta:
             unjudged.append(question)
-    for name, gains in _documents_of_references(unjudged, data.documents).items():
-        judged[name] |= gains
+        judged[question.id] = _given_gains(question.meta)
+    references = [text for question in unjudged for text in question.references]
+    places = holders(references, [document.text for document in data.documents])
+    for question in unjudged:
+        for text in question.references:
+            found = [data.documents[place].id for place in places[text]]
+            judged[question.id] |= dict.fromkeys(found, 1)
     return {name: gains for name, gains in judged.items() if gains}
 
 
-def _documents_of_references(
-    questions: Sequence[Question], documents: Sequence[Document]
-) -> dict[str, dict[str, int]]:
-    """Return, of each question, the documents in which one of its references occurs."""
-    references = [text for question in questions for text in question.references]
-    texts = [document.text for document in documents]
-    places_of = dict(zip(references, holders(references, texts), strict=True))
-    judged: dict[str, dict[str, int]] = {}
-    for question in questions:
-        gains = judged.setdefault(question.id, {})
-        for text in question.references:
-            for place in places_of[text]:
-                gains[documents[place].id] = 1
-    return judged
+def _given_gains(meta: Mapping[str, Any]) -> dict[str, int]:
+    gains = read_mapping(meta.get("relevant") or meta.get("doc_ids", ()))
+    if not isinstance(gains, Mapping):
+        gains = dict.fromkeys(read_ids(gains), 1)
+    return {as_id(name): gain for name, gain in gains.items()}
 
 
 def write_trec_run(
@@ -128,27 +110,17 @@ def write_trec_run(
     """Write hits, or ids of documents, by question as a run; return the path.
 
     Of several chunks of one document the first is written. Scores count down, so that trec_eval
-    keeps the order. A blank in an id is written as %20.
+    keeps the order. A blank in an id is written as %20, since blanks divide the cells.
     """
     lines = []
     for query, hits in results.items():
         names = [hit.chunk.doc_id if isinstance(hit, Hit) else hit for hit in hits]
         documents = list(dict.fromkeys(names))
         for rank, name in enumerate(documents, 1):
-            score = len(documents) - rank + 1
-            cells = (query, "Q0", name, rank, score, tag)
-            lines.append(" ".join(map(_trec_cell, cells)))
+            cells = (query, "Q0", name, rank, len(documents) - rank + 1, tag)
+            written = ["%20".join(as_id(cell).split()) for cell in cells]
+            lines.append(" ".join(written) + "\n")
     path = Path(path).expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as file:
-        file.writelines(f"{line}\n" for line in lines)
+    path.write_text("".join(lines), encoding="utf-8", newline="\n")
     return path
-
-
-def _trec_cell(value: Any) -> str:
-    written = as_id(value).replace(" ", "%20")  # blanks divide the cells
-    if len(written.split()) != 1:
-        raise DataError(
-            f"the id {value!r}", "an id without tabs and line breaks, not empty", "rename it"
-        )
-    return written

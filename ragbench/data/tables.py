@@ -20,25 +20,15 @@ from typing import Any, NamedTuple
 import pandas as pd
 from pydantic import BaseModel
 
-from ragbench.data import files
-from ragbench.data.files import (
-    Record,
-    check_unpacked,
-    each_record,
-    once,
-    read_json,
-    read_jsonl,
-    read_text,
-)
+from ragbench.data.files import Record, each_record, once, read_json, read_jsonl, read_text
 from ragbench.data.ragchecker import RagResult, RagResults, read_ragchecker
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError
 from ragbench.text.escape import from_csv
 
 _CSVS = (".csv", ".tsv")
 _SEPARATOR = re.compile(r'"?sep=(.)"?(?:\r\n|\r|\n)', re.IGNORECASE)  # as Excel writes it
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _LINE_END = re.compile(r"[\r\n]")
-MAX_CELLS = 20_000_000  # of a Parquet file: a run of equal cells takes no room in it
 # An item of a list as Python or numpy writes it; numpy writes no commas. A list may be a set, or a
 # tuple, which has a comma.
 _ITEM = (
@@ -70,32 +60,24 @@ class Table(NamedTuple):
     def of(cls, source: Any, name: str = "the table") -> Table:
         """Return the rows of a path, a frame, a list of dicts or of objects with fields, or of
         RAGChecker's JSON, or of what has ``to_pandas()``; ``name`` is what messages call them.
+        DataError where there is none.
         """
         if isinstance(source, str | Path):
-            return _read_file(Path(source).expanduser())
-        rows = source
-        if isinstance(rows, Mapping) and "results" in rows:
-            rows = read_ragchecker(rows, name)
-        if isinstance(rows, Mapping):
-            rows = _test_cases(rows.get("testRunData", rows))
-        if isinstance(rows, RagResults):
-            rows = rows.results
-        if hasattr(rows, "to_pandas"):
-            rows = rows.to_pandas()
-        if _has_fields(rows):
-            rows = [rows]
-        if isinstance(rows, Mapping):
-            rows = _frame_of_columns(rows, name)
-        if not isinstance(rows, Iterable):
-            raise _no_table(rows, name)
-        if not isinstance(rows, pd.DataFrame):
-            rows = pd.DataFrame([_as_dict(row, name) for row in rows], dtype=object)
-        frame = rows.reset_index(drop=True)
-        return cls(name, [f"row {number}" for number in frame.index], frame)
+            table = _read_file(Path(source).expanduser())
+        else:
+            frame = _frame_of(source, name).reset_index(drop=True)
+            table = cls(name, [f"row {number}" for number in frame.index], frame)
+        if table.frame.empty:
+            raise DataError(
+                f"{table.name} holds no record",
+                "at least one",
+                "check that it was written completely",
+            )
+        return table
 
     def records(
         self,
-        make: type[Record] | Callable[[dict, str], Record],
+        make: Callable[[dict, str], Record],
         once: Callable[[Record], Any] | None = operator.attrgetter("id"),
     ) -> list[Record]:
         """Make a record of each row without its empty cells, see `each_record`."""
@@ -126,25 +108,11 @@ class Table(NamedTuple):
         lists : our names of the columns in which a cell of a CSV may hold several texts.
         kept_empty : those in which an empty cell of a CSV is an empty text; elsewhere it is None.
 
-        DataError for a table without a row, for two columns that mean the same, and for a name that
-        is not there.
+        DataError for two columns that mean the same, and for a name that is not there.
         """
-        if self.frame.empty:
-            raise DataError(
-                f"{self.name} holds no record",
-                "at least one",
-                "check that it was written completely",
-            )
-        heads = list(self.frame.columns.map(str))
-        for ours, theirs in columns.items():
-            if theirs not in heads:
-                raise DataError(
-                    f"{self.name}: {option} names the column {theirs!r} for {ours!r}",
-                    f"one of {', '.join(heads)}",
-                    f"correct {option}={{{ours!r}: {theirs!r}}}: our name first, then yours",
-                )
+        heads = list(map(str, self.frame.columns))
         names = _our_names(heads, aliases, columns)
-        _check_once(self.name, heads, names, option)
+        self._check_names(heads, names, columns, option)
         frame = self.frame.set_axis(names, axis=1)
         if self.is_csv:
             for name in frame.columns.drop(list(kept_empty), errors="ignore"):
@@ -152,15 +120,35 @@ class Table(NamedTuple):
                 frame[name] = pd.Series(cells, dtype=object)
         return self._replace(frame=frame)
 
+    def _check_names(
+        self, heads: list[str], names: list[str], columns: Mapping[str, str], option: str
+    ) -> None:
+        """Refuse two columns that mean the same, and a column that is not there."""
+        for ours, theirs in columns.items():
+            if theirs not in heads:
+                raise DataError(
+                    f"{self.name}: {option} names the column {theirs!r} for {ours!r}",
+                    f"one of {', '.join(heads)}",
+                    f"correct {option}={{{ours!r}: {theirs!r}}}: our name first, then yours",
+                )
+        for head, ours in zip(heads, names, strict=True):
+            first = heads[names.index(ours)]
+            if first != head:
+                raise DataError(
+                    f"{self.name}: the columns {first!r} and {head!r} both mean {ours!r}",
+                    "one of them",
+                    f"say which: {option}={{{ours!r}: {head!r}}}",
+                )
+
 
 def _our_names(
     heads: Iterable[str], aliases: Mapping[str, Sequence[str]], columns: Mapping[str, str]
 ) -> list[str]:
     """Return our name of each column, else its own."""
-    own = {theirs: ours for ours, theirs in columns.items()}
     recognised = {ours: ours for ours in aliases}
     for ours, others in aliases.items():
         recognised |= dict.fromkeys(others, ours)
+    own = {theirs: ours for ours, theirs in columns.items()}
     names = []
     for head in heads:
         ours = own.get(head) or recognised.get(_simple_name(head), head)
@@ -168,19 +156,6 @@ def _our_names(
             ours = f"given_{ours}"
         names.append(ours)
     return names
-
-
-def _check_once(table: str, heads: Sequence[str], names: Sequence[str], option: str) -> None:
-    """Refuse two columns that have one name of ours."""
-    for place, ours in enumerate(names):
-        first = names.index(ours)
-        if first < place:
-            second = heads[place]
-            raise DataError(
-                f"{table}: the columns {heads[first]!r} and {second!r} both mean {ours!r}",
-                "one of them",
-                f"say which: {option}={{{ours!r}: {second!r}}}",
-            )
 
 
 def _simple_name(column: str) -> str:
@@ -233,25 +208,44 @@ def _date_text(value: Any) -> Any:
     return text.removesuffix(" 00:00:00")
 
 
-def _frame_of_columns(columns: Mapping[str, Any], name: str) -> pd.DataFrame:
-    """Return columns of one length as a frame; a single row is no table."""
-    if any(isinstance(cells, str | bytes) for cells in columns.values()):
-        raise _no_table(columns, name)
-    try:
-        return pd.DataFrame(dict(columns), dtype=object)
-    except ValueError:  # of unequal lengths, or of single cells
-        raise _no_table(columns, name) from None
-
-
-def _test_cases(rows: Any) -> Any:
-    """Return the cases of a test run of DeepEval, with its names in Python; else what is given."""
-    if not isinstance(rows, Mapping) or not isinstance(rows.get("testCases"), list):
+def _frame_of(source: Any, name: str) -> pd.DataFrame:
+    """Return rows as a frame: columns by name, dicts or objects with fields."""
+    rows = _unwrapped(source, name)
+    if isinstance(rows, pd.DataFrame):
         return rows
-    cases = []
-    for case in rows["testCases"]:
-        values = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): case[name] for name in case}
-        cases.append(values)
-    return cases
+    if isinstance(rows, Mapping):
+        is_one_row = any(isinstance(cells, str | bytes) for cells in rows.values())
+        with contextlib.suppress(ValueError):  # of unequal lengths, or of single cells
+            if not is_one_row:
+                return pd.DataFrame(dict(rows), dtype=object)
+        raise _no_table(rows, name)
+    if _has_fields(rows):
+        rows = [rows]
+    if not isinstance(rows, Iterable):
+        raise _no_table(rows, name)
+    return pd.DataFrame([_as_dict(row, name) for row in rows], dtype=object)
+
+
+def _unwrapped(source: Any, name: str) -> Any:
+    """Return the rows that RAGChecker's results, a test run of DeepEval or something with
+    ``to_pandas()`` hold; else what is given.
+    """
+    if hasattr(source, "to_pandas"):
+        return source.to_pandas()
+    if isinstance(source, Mapping):
+        run = source.get("testRunData", source)
+        if isinstance(run, Mapping) and isinstance(run.get("testCases"), list):
+            return list(map(_test_case, run["testCases"]))
+        if "results" in source:
+            source = read_ragchecker(source, name)
+    if isinstance(source, RagResults):
+        return source.results
+    return source
+
+
+def _test_case(case: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a case of DeepEval, whose JSON has retrievalContext for retrieval_context."""
+    return {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): case[name] for name in case}
 
 
 def with_squad_answers(frame: pd.DataFrame) -> pd.DataFrame:
@@ -259,17 +253,17 @@ def with_squad_answers(frame: pd.DataFrame) -> pd.DataFrame:
 
     SQuAD keeps them as ``answers``: {"text": [...], "answer_start": [...]}.
     """
-    cells = frame.get("answers", [None])
-    if "reference" in frame or not all(
-        isinstance(cell, Mapping) and "text" in cell for cell in cells
-    ):
+    if "reference" in frame or "answers" not in frame:
         return frame
-    texts = [list(dict.fromkeys(cell["text"])) for cell in cells]
+    answers = frame["answers"].to_list()
+    if not all(isinstance(cell, Mapping) and "text" in cell for cell in answers):
+        return frame
+    texts = [list(dict.fromkeys(cell["text"])) for cell in answers]
     return frame.assign(reference=pd.Series(texts, frame.index, dtype=object))
 
 
 def _has_fields(row: Any) -> bool:
-    is_object = isinstance(row, BaseModel | RagResult) or dataclasses.is_dataclass(row)
+    is_object = isinstance(row, BaseModel) or dataclasses.is_dataclass(row)
     return is_object and not isinstance(row, type)
 
 
@@ -309,12 +303,11 @@ def _result_row(result: RagResult) -> dict:
 
 
 def _read_file(path: Path) -> Table:
-    unpacked = Path(path.name.removesuffix(".gz"))
-    ending = unpacked.suffix.lower()
+    ending = Path(path.name.removesuffix(".gz")).suffix.lower()
     if ending == ".json":
         return Table.of(read_json(path), str(path))
     if ending == ".parquet":
-        return Table.of(read_parquet(path), str(path))
+        return Table.of(_read_parquet(path), str(path))
     if ending in _READERS:
         rows = dict(_READERS[ending](path))  # by place
         frame = pd.DataFrame(list(rows.values()), dtype=object)
@@ -323,11 +316,9 @@ def _read_file(path: Path) -> Table:
         raise DataError(
             f"there is no file or folder {path.absolute()}", "an existing one", "check the path"
         )
-    endings = [*_READERS, ".parquet", ".json"]
-    error = unknown("kind of file", ending or path.name, endings)
     raise ConfigError(
-        error.got,
-        error.expected,
+        f"unknown kind of file {ending or path.name!r}",
+        f"one of {', '.join([*_READERS, '.parquet', '.json'])}",
         "save it as CSV: in Excel or LibreOffice File, Save as, CSV UTF-8",
     )
 
@@ -341,45 +332,39 @@ def _read_csv(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """
     csv.field_size_limit(2**31 - 1)  # the module's own is shorter than a document
     text = read_text(path).lstrip("\r\n")
-    separator = _most_frequent_separator(text)
     named = _SEPARATOR.match(text)
-    if named:
-        separator = named[1]
-        text = text[named.end() :]
+    header, *_ = _LINE_END.split(text, maxsplit=1)
+    separator = named[1] if named else max(",;\t", key=header.count)
     quoting = csv.QUOTE_MINIMAL
-    do = f'put cells that hold {separator!r} or line breaks in double quotes, a quote as ""'
     if ".tsv" in path.suffixes:
         separator = "\t"
         if not _has_quoting(text):
             quoting = csv.QUOTE_NONE
     lines = io.StringIO(text, newline="")
-    reader = csv.DictReader(lines, strict=True, delimiter=separator, quoting=quoting)
-    heads = enumerate(reader.fieldnames or (), 1)
-    # a spreadsheet may leave columns without a head
-    columns = [from_csv(head) or f"column {number}" for number, head in heads]
-    reader.fieldnames = columns
+    reader = csv.reader(lines, strict=True, delimiter=separator, quoting=quoting)
     try:
-        if len(set(columns)) < len(columns):
-            raise csv.Error(f"a column occurs twice: {', '.join(columns)}")
-        for row in reader:
-            if None in row or None in row.values():
-                raise csv.Error(f"the number of cells differs from the header's {len(columns)}")
-            if any(row.values()):
-                if quoting == csv.QUOTE_NONE:
-                    row = {name: _unquoted(cell) for name, cell in row.items()}
-                cells = {name: from_csv(cell) for name, cell in row.items()}
-                yield f"line {reader.line_num + bool(named)}", cells
+        if named:
+            next(reader)
+        yield from _csv_rows(reader, from_csv if quoting == csv.QUOTE_MINIMAL else _unquoted)
     except csv.Error as error:
         raise DataError(
-            f"{path}, line {reader.line_num + bool(named)}: {error}",
+            f"{path}, line {reader.line_num}: {error}",
             "one cell for each column, quotes closed",
-            do,
+            f'put cells that hold {separator!r} or line breaks in double quotes, a quote as ""',
         ) from None
 
 
-def _most_frequent_separator(text: str) -> str:
-    header, *_ = _LINE_END.split(text, maxsplit=1)
-    return max(",;\t", key=header.count)
+def _csv_rows(reader: Any, unquoted: Callable[[str], str]) -> Iterator[tuple[str, dict[str, str]]]:
+    heads = enumerate(next(reader, []), 1)
+    # a spreadsheet may leave columns without a head
+    columns = [unquoted(head) or f"column {number}" for number, head in heads]
+    if len(set(columns)) < len(columns):
+        raise csv.Error(f"a column occurs twice: {', '.join(columns)}")
+    for cells in reader:
+        if len(cells) not in (0, len(columns)):
+            raise csv.Error(f"the number of cells differs from the header's {len(columns)}")
+        if any(cells):
+            yield f"line {reader.line_num}", dict(zip(columns, map(unquoted, cells), strict=True))
 
 
 def _has_quoting(text: str) -> bool:
@@ -394,54 +379,27 @@ def _has_quoting(text: str) -> bool:
 def _unquoted(cell: str) -> str:
     """Return a cell whose quotation marks pandas or a spreadsheet doubled as it was."""
     if _QUOTED.fullmatch(cell) and '"' in cell[1:-1]:
-        return cell[1:-1].replace('""', '"')
-    return cell
+        cell = cell[1:-1].replace('""', '"')
+    return from_csv(cell)
 
 
 _READERS = {".csv": _read_csv, ".tsv": _read_csv, ".jsonl": read_jsonl, ".jl": read_jsonl}
 
 
-def read_parquet(path: Path) -> pd.DataFrame:
-    """Read a Parquet file, of which the number of cells is bounded first, then the bytes."""
+def _read_parquet(path: Path) -> pd.DataFrame:
+    """Read a Parquet file."""
     try:
-        import pyarrow
-        import pyarrow.parquet
+        return pd.read_parquet(path)
     except ImportError:
         raise ConfigError(
             f"{path} without pyarrow", "that package", 'pip install "ragbench-lab[parquet]"'
         ) from None
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            rows = _batch_rows(path, file.metadata)
-            batches = []
-            size = 0
-            for batch in file.iter_batches(rows):
-                size += batch.nbytes
-                check_unpacked(path, size)
-                batches.append(batch)
-            return pyarrow.Table.from_batches(batches, file.schema_arrow).to_pandas()
     except (OSError, ValueError) as error:
         raise DataError(
             f"{path} cannot be read: {error}",
             "a Parquet file",
             "check that it was written completely",
         ) from None
-
-
-def _batch_rows(path: Path, head: Any) -> int:
-    """Check the number of a Parquet file's cells; return how many rows may be read at a time."""
-    cells = head.num_rows * max(head.num_columns, 1)
-    if cells > MAX_CELLS:
-        raise DataError(
-            f"{path} ({path.stat().st_size:,} bytes) unpacks to {cells:,} cells",
-            f"at most {MAX_CELLS:,} cells",
-            "split it into several files",
-        )
-    largest = 1  # bytes of a group of rows: no cell is longer than the group that holds it
-    for number in range(head.num_row_groups):
-        largest = max(largest, head.row_group(number).total_byte_size)
-    rows = files.MAX_UNPACKED // largest
-    return min(max(rows, 1), 1024)
 
 
 def read_list(value: Any) -> Any:
@@ -455,7 +413,7 @@ def read_list(value: Any) -> Any:
     is_list = value.lstrip().startswith("[")
     if is_list:
         with contextlib.suppress(ValueError, RecursionError):  # brackets by the thousand
-            return json.loads(value, object_pairs_hook=once)
+            return json.loads(value)
     if not _WRITTEN_LIST.fullmatch(value):
         return value if is_list else [value]
     value = re.sub(r",\s*dtype=\w+\)\s*\Z", "", value)
@@ -497,11 +455,9 @@ def read_mapping(value: Any) -> Any:
 def _written_mapping(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=once)
-    except RecursionError:
-        return text
-    except ValueError as error:
-        if not isinstance(error, json.JSONDecodeError):  # a key twice
-            return text
-    with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-        return ast.literal_eval(text)
+    except json.JSONDecodeError:
+        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            return ast.literal_eval(text)
+    except (ValueError, RecursionError):  # a key twice; brackets by the thousand
+        pass
     return text

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import pandas as pd
-from pydantic import Field
+from pydantic import Field, RootModel
 
-from ragbench.data.files import as_record, each_record, find_file, read_json, shared_file
+from ragbench.data.files import as_record, find_file, shared_file
 from ragbench.data.hotpotqa import Paragraphs
+from ragbench.data.tables import Table
 from ragbench.errors import DataError, NotHereError
 from ragbench.paths import packaged_data
 from ragbench.records import Chunk, Document, Question
@@ -38,7 +39,6 @@ _NAME_IN_FILES: Mapping[str, str] = {
     "REO": "reo",
 }
 LEVELS = range(100, 1001, 100)  # N of the published table
-_Grade = Annotated[int, Field(ge=1, le=5)]
 _DO = (
     "lay the folder that the README of github.com/amine-elyagouby/RAG-Evaluation-Framework links "
     "into RAGBENCH_DATA/thesis, or pass it"
@@ -68,16 +68,17 @@ def load_thesis_grades(folder: str | Path | None = None) -> pd.DataFrame:
     NotHereError without the file.
     """
     path = _find(folder, "LLM_scores.json")
-    rows = read_json(path)
-    if not isinstance(rows, list):
-        raise DataError(f"{path} is a JSON {type(rows).__name__}", "a list of grades", _DO)
-    places = ((f"record {number}", row) for number, row in enumerate(rows, 1))
-    return pd.DataFrame(each_record(path, places, _grades, None))
+    return pd.DataFrame(Table.of(path).records(_grades, None))
+
+
+class _Grades(RootModel[dict[str, Annotated[int, Field(ge=1, le=5)]]]):
+    """Grades by system."""
 
 
 def _grades(row: Mapping[str, Any], where: str) -> dict[str, int]:
     """Return a row's grades by system; each is there and 1 to 5."""
-    return {system: as_record(_Grade, row[name], where) for system, name in _NAME_IN_FILES.items()}
+    grades = {system: row[name] for system, name in _NAME_IN_FILES.items()}
+    return as_record(_Grades, grades, where).root
 
 
 def load_thesis_scores(retriever: str, folder: str | Path | None = None) -> pd.DataFrame:

@@ -16,7 +16,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,7 +30,6 @@ from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.paths import packaged_data, written_whole
 from ragbench.records import Dataset, Document, Question, as_id
 from ragbench.text.layout import holders
-from ragbench.text.sentences import split_sentences
 
 Source = Any  # a path; or a table: a data frame, or a sequence of dicts
 # Our name -> other names that are recognised.
@@ -122,28 +120,20 @@ def load_questions(
 def _unaccepted_drafts(questions: Sequence[Question]) -> str:
     drafts = [question.meta for question in questions if "drafted_by" in question.meta]
     accepted = sum(bool(meta.get("accepted_by")) for meta in drafts)
-    left = len(drafts) - accepted
-    if not left:
+    if accepted == len(drafts):
         return ""
-    what = f"{left} of {len(questions)} questions are a model's drafts"
+    what = f"{len(drafts) - accepted} of {len(questions)} questions are a model's drafts"
     return f"{what}; accepted by a person: {accepted}"
 
 
 def _read_questions(
     source: Source, fields: Mapping[str, str], documents: Sequence[Document]
 ) -> list[Question]:
-    uses = Counter(document.title for document in documents)
-    by_title = {document.id: document for document in documents}
-    by_title |= {d.title: d for d in documents if uses[d.title] == 1}
+    by_title = _by_title(documents)
     needed = ["question", "answer"]
     table = Table.of(source)
     table = _in_our_names(table._replace(frame=_squad(table.frame)), _QUESTION, fields, needed)
-    if {"contexts", "ground_truth", "answer"} <= {*table.frame}:
-        raise DataError(
-            f"{table.name}: columns of answers that were already given ({', '.join(table.frame)})",
-            "questions with their true answers: 'answer' here is what a system said",
-            "score them with rb.score, or name the true answer: fields={'answer': 'ground_truth'}",
-        )
+    _refuse_given_answers(table)
     questions = _records(table, needed, lambda row, where: _question(row, where, by_title))
     if "id" in table.frame:
         return questions
@@ -158,16 +148,34 @@ def _read_questions(
     return list(itertools.compress(questions, ~repeats))
 
 
-def _squad(frame: Any) -> Any:
+def _by_title(documents: Sequence[Document]) -> dict[str, Document]:
+    """Return documents by id, and by their title where it is that of one."""
+    uses = Counter(document.title for document in documents)
+    by_title = {document.id: document for document in documents}
+    return by_title | {d.title: d for d in documents if uses[d.title] == 1}
+
+
+def _refuse_given_answers(table: Table) -> None:
+    if {"contexts", "ground_truth", "answer"} <= {*table.frame}:
+        there = ", ".join(map(str, table.frame))
+        raise DataError(
+            f"{table.name}: columns of answers that were already given ({there})",
+            "questions with their true answers: 'answer' here is what a system said",
+            "score them with rb.score, or name the true answer: fields={'answer': 'ground_truth'}",
+        )
+
+
+def _squad(frame: pd.DataFrame) -> pd.DataFrame:
     """Return SQuAD's rows with the first of their true answers, and the passage that it stands in;
     else what is given. All of them stay in ``answers``.
     """
     rows = with_squad_answers(frame)
     if rows is frame or "answer" in frame or "context" not in frame:
         return frame
-    answers = [next(iter(texts), None) for texts in rows["reference"]]
     passages = [[text] for text in frame["context"]]
-    return frame.assign(answer=answers, references=pd.Series(passages, frame.index))
+    return frame.assign(
+        answer=rows["reference"].str[0], references=pd.Series(passages, frame.index)
+    )
 
 
 def load_documents(
@@ -213,7 +221,7 @@ def save_questions(questions: Iterable[Question], path: str | Path) -> Path:
             "type": question.kind,
             "level": question.level,
         }
-        lines.append(json.dumps(row | question.meta, ensure_ascii=False) + "\n")
+        lines.append(json.dumps(row | dict(question.meta), ensure_ascii=False) + "\n")
     text = "".join(lines)
     path = Path(path).expanduser()
     if path.exists() and path.read_bytes() != text.encode():
@@ -270,9 +278,7 @@ def _records(table: Table, needed: Sequence[str], make: Callable[[dict, str], An
             )
 
     def read(row: dict, where: str) -> Any:
-        if not all(isinstance(value, str) for value in row.values()):
-            row = json.loads(json.dumps(row, default=_for_json))
-        return make(row, where)
+        return make(json.loads(json.dumps(row, default=_for_json)), where)
 
     return table.records(read)
 
@@ -312,9 +318,8 @@ def _document(row: dict, where: str) -> Document:
     sentences = []
     for sentence in as_record(_SentencesField, row, where).sentences:
         # They carry the space before them, as HotpotQA's do, so that joining them gives the text.
-        if sentences and not sentence[0].isspace():
-            sentence = f" {sentence}"
-        sentences.append(sentence)
+        is_joined = not sentences or sentence[0].isspace()
+        sentences.append(sentence if is_joined else f" {sentence}")
     text = "".join(sentences) or as_record(_TextField, row, where, _ADD).text
     return Document(name, title, text, tuple(sentences), meta)
 
@@ -322,12 +327,11 @@ def _document(row: dict, where: str) -> Document:
 def _warn_of_no_references(name: str, questions: Sequence[Question]) -> None:
     if any(question.references or _is_unanswerable(question) for question in questions):
         return
-    columns = list(questions[0].meta)
+    columns = ", ".join(questions[0].meta)
     if columns:
         warnings.warn(
             f"{name}: no question has supporting texts, so there is no IR score. Columns that were "
-            f"not read: {', '.join(columns)}; if one of them holds the texts: "
-            f"fields={{'references': {columns[0]!r}}}",
+            f"not read: {columns}; if one of them holds the texts: fields={{'references': ...}}",
             stacklevel=3,
         )
 
@@ -338,14 +342,9 @@ def _is_unanswerable(question: Question) -> bool:
 
 # Checks that loading does not make: is each question answerable from its own evidence?
 
-# For how many references that no document holds the nearest sentence is looked up, and in how many
-# characters of text.
-_LOOKED_AT = 20
-_MANY_CHARACTERS = 1_000_000
-
 
 @dataclass(frozen=True)
-class Problem:
+class _Problem:
     """A finding: which question, what is wrong, and what to do; ``note``: it may also be right."""
 
     question_id: str
@@ -362,7 +361,7 @@ def plain_words(text: str) -> str:
     return f" {' '.join(_WORD.findall(text.casefold()))} "
 
 
-def validate(dataset: Dataset, *, min_documents: int = 1) -> list[Problem]:
+def validate(dataset: Dataset, *, min_documents: int = 1) -> list[_Problem]:
     """Check a data set's questions against their own evidence.
 
     Ids are unique; there is evidence (but for unanswerable questions), it occurs in the documents
@@ -374,47 +373,30 @@ def validate(dataset: Dataset, *, min_documents: int = 1) -> list[Problem]:
     min_documents : how many documents each question's evidence must come from (2 for two-hop
         questions, as MiniHop's).
     """
-    absent = _absent_references(dataset)
+    references = [text for question in dataset.questions for text in question.references]
+    places = holders(references, [document.text for document in dataset.documents])
     uses = Counter(question.id for question in dataset.questions)
     problems = []
     for question in dataset.questions:
         name = question.id
         if uses[name] > 1:
-            problems.append(Problem(name, "the id is used more than once", "rename one of them"))
+            problems.append(_Problem(name, "the id is used more than once", "rename one of them"))
         for text in question.references:
-            if text in absent:
+            if dataset.documents and not places[text]:
                 what = f"supporting text not found in any document: {text[:60]!r}"
-                problems.append(Problem(name, what, absent[text]))
+                problems.append(_Problem(name, what, "copy it from the document as it is"))
         problems += _evidence_problems(question, min_documents)
     return problems
 
 
-def _absent_references(dataset: Dataset) -> dict[str, str]:
-    """Return the references that no document holds, with what to do about each."""
-    texts = [document.text for document in dataset.documents]
-    if not texts:
-        return {}
-    references = [text for question in dataset.questions for text in question.references]
-    places = zip(references, holders(references, texts), strict=True)
-    absent = dict.fromkeys(
-        (text for text, documents in places if not documents), "copy it from the document as it is"
-    )
-    if absent and sum(map(len, texts)) <= _MANY_CHARACTERS:
-        sentences = [sentence for text in texts for sentence in split_sentences(text, "en")]
-        for text in list(absent)[:_LOOKED_AT]:
-            for nearest in get_close_matches(text, sentences, n=1):
-                absent[text] += f"; nearest there is {nearest!r}"
-    return absent
-
-
-def _evidence_problems(question: Question, min_documents: int) -> Iterator[Problem]:
+def _evidence_problems(question: Question, min_documents: int) -> Iterator[_Problem]:
     if not question.references:
         if not _is_unanswerable(question):
-            yield Problem(question.id, "no supporting text", "add references or supporting_facts")
+            yield _Problem(question.id, "no supporting text", "add references or supporting_facts")
         return
     count = len(set(question.meta.get("doc_ids", ())))
     if 0 < count < min_documents:
-        yield Problem(
+        yield _Problem(
             question.id,
             f"evidence from {count} document(s), {min_documents} wanted",
             "add the missing hop, or lower min_documents",
@@ -427,7 +409,7 @@ def _evidence_problems(question: Question, min_documents: int) -> Iterator[Probl
     if any(answer in plain_words(text) for text in texts):
         return
     if not str(question.meta.get("reasoning", "")).strip():
-        yield Problem(
+        yield _Problem(
             question.id,
             f"the answer {question.answer!r} is not in its evidence word for word",
             "correct it if it is wrong; if it is right in other words, a column 'reasoning' may "

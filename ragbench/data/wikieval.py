@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 
 import pandas as pd
 
-from ragbench.data.files import each_record, read_jsonl, shared_file
-from ragbench.data.tables import read_parquet
+from ragbench.data.files import shared_file
+from ragbench.data.tables import Table
 from ragbench.errors import NotHereError, check_known
 
 Dimension = Literal["faithfulness", "answer_relevance", "context_relevance"]
@@ -67,12 +67,7 @@ def load_wikieval(path: str | Path | None = None) -> pd.DataFrame:
         if not found:
             raise NotHereError(f"WikiEval is not in {place}", "wikieval.jsonl or *.parquet", do)
         file = found[0]
-    rows = read_jsonl(file)
-    if file.suffix == ".parquet":
-        table = read_parquet(file).to_dict("records")
-        rows = ((f"row {number}", row) for number, row in enumerate(table, 1))
-    records = each_record(file, rows, _row, None)
-    rows = pd.DataFrame(records)
+    rows = pd.DataFrame(Table.of(file).records(_row, None))
     ids = [f"wikieval-{number + 1:02d}" for number in rows.index]
     rows.insert(0, "id", ids)
     return rows

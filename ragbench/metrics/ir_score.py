@@ -27,7 +27,7 @@ import numpy as np
 
 from ragbench.errors import check_known
 from ragbench.stats.inputs import as_list, same_length
-from ragbench.text.layout import comparable_rows
+from ragbench.text.layout import comparable
 from ragbench.text.tokens import TokenOffsets, joined_cutoffs
 
 Match = Literal["substring", "subsequence", "exact", "exact_subsequence"]
@@ -105,7 +105,8 @@ def _shares(
     from ragbench.text.common import common_lengths
 
     longest, is_normalised = MATCHES[match]
-    rows = comparable_rows(facts, texts, is_normalised)
+    pairs = zip(facts, texts, strict=True)
+    rows = [comparable(of_row, text, is_normalised) for of_row, text in pairs]
     compared = [of_row for of_row, _ in rows]
     cuts = [text.cut(row) for (_, text), row in zip(rows, positions, strict=True)]
     plain = [text.text for _, text in rows]

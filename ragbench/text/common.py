@@ -137,13 +137,19 @@ def _substring(part, text, cuts, head, chain, head1, chain1, out):
 
 
 @compiled()
-def _substrings(parts, part_starts, texts, text_starts, first_part, cuts, out):
+def _sizes(part_starts):
     longest = np.int64(1)
     for i in range(part_starts.size - 1):
         longest = max(longest, part_starts[i + 1] - part_starts[i])
     slots = 256
     while slots < 4 * longest:
         slots *= 2
+    return longest, slots
+
+
+@compiled()
+def _substrings(parts, part_starts, texts, text_starts, first_part, cuts, out):
+    longest, slots = _sizes(part_starts)
     head = np.empty(slots, np.int64)
     head1 = np.empty(slots, np.int64)
     chain = np.empty(longest, np.int64)
@@ -176,30 +182,6 @@ def common_lengths(
         _substrings(*_joined(flat), *_joined(texts), first_part, cuts, out)
         return out
     row_of = np.repeat(np.arange(len(texts)), np.diff(first_part))
-    for i, row in enumerate(row_of):
+    for i, row in enumerate(row_of.tolist()):
         out[i] = _lcs_lengths(flat[i], texts[row], cuts[row])
-    return out
-
-
-@compiled()
-def _hold(codes, starts, is_wanted, out):
-    last = is_wanted.size - 1
-    for row in range(starts.size - 1):
-        is_blank = False
-        for i in range(starts[row], starts[row + 1]):
-            was_blank = is_blank
-            is_blank = codes[i] == 32
-            if is_wanted[min(codes[i], last)] or (is_blank and was_blank):
-                out[row] = True
-                break
-
-
-def hold(texts: Sequence[str], is_wanted: np.ndarray) -> np.ndarray:
-    """Say of each text whether a wanted character or two spaces in a row stand in it: bool
-    (len(texts),).
-
-    ``is_wanted``: bool by code point; code points beyond it are as its last one.
-    """
-    out = np.zeros(len(texts), bool)
-    _hold(*_joined(texts), is_wanted, out)
     return out

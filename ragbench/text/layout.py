@@ -86,7 +86,7 @@ class Normalised:
         'the quick brown fox jumped'
         """
         normalised = cls(text)
-        if text.isascii() and "  " not in text and not _any(_ASCII_BLANKS, text):
+        if not _may_change(text):
             return normalised
         for edits in (_unseen_and_ligatures, _compositions):
             normalised = _edited(normalised, edits(normalised.text))
@@ -117,58 +117,24 @@ def comparable(
 
     With ``is_normalised=False`` all is left as it is.
     """
-    ((comparable_facts, normalised),) = comparable_rows([facts], [text], is_normalised)
-    return comparable_facts, normalised
-
-
-def comparable_rows(
-    facts: Sequence[Sequence[str]], texts: Sequence[str], is_normalised: bool = True
-) -> list[tuple[list[str], Normalised]]:
-    """Do what `comparable` does for many texts, each with its facts: those that cannot change are
-    found in one pass.
-    """
     if not is_normalised:
-        return [(list(row), Normalised(text)) for row, text in zip(facts, texts, strict=True)]
-    # numba takes seconds
-    from ragbench.text.common import hold
-
-    pieces = [piece for row, text in zip(facts, texts, strict=True) for piece in (*row, text)]
-    may_change = iter(hold(pieces, _is_odd()).tolist())
-    rows = []
-    for row, text in zip(facts, texts, strict=True):
-        comparable_facts = []
-        for fact in row:
-            if next(may_change):
-                fact = Normalised.of(fact, row).text
-            comparable_facts.append(fact.strip())
-        normalised = Normalised(text)
-        if next(may_change):
-            normalised = Normalised.of(text, row)
-        rows.append((comparable_facts, normalised))
-    return rows
+        return list(facts), Normalised(text)
+    comparable_facts = [Normalised.of(fact, facts).text.strip() for fact in facts]
+    return comparable_facts, Normalised.of(text, facts)
 
 
-def holders(facts: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
-    """Find the texts in which each fact occurs, facts and texts made comparable.
-
-    Returns
-    -------
-    for each fact the indices of its texts.
-    """
+def holders(facts: Iterable[str], texts: Sequence[str]) -> dict[str, list[int]]:
+    """Return the places of the texts in which each fact occurs, both made comparable."""
     plain = [Normalised.of(text).text for text in texts]
-    holders_of_facts = []
-    for fact in facts:
+    places_of = {}
+    for fact in dict.fromkeys(facts):
         wanted = Normalised.of(fact, [fact]).text.strip()
-        places = _places(wanted, plain)
+        places = [place for place, text in enumerate(plain) if wanted in text]
         if not places and "-" in fact:  # a hyphen at a line end stays beside a fact that has it
-            beside_fact = [Normalised.of(text, [fact]).text for text in texts]
-            places = _places(wanted, beside_fact)
-        holders_of_facts.append(places)
-    return holders_of_facts
-
-
-def _places(wanted: str, texts: Sequence[str]) -> list[int]:
-    return [place for place, text in enumerate(texts) if wanted in text]
+            beside_fact = enumerate(Normalised.of(text, [fact]).text for text in texts)
+            places = [place for place, text in beside_fact if wanted in text]
+        places_of[fact] = places
+    return places_of
 
 
 def without_hidden(text: str) -> str:
@@ -194,17 +160,26 @@ def _any(characters: str, text: str) -> bool:
     return any(c in text for c in characters)
 
 
+def _may_change(text: str) -> bool:
+    if "  " in text or _any(_ASCII_BLANKS, text):
+        return True
+    if text.isascii():
+        return False
+    units = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), np.uint16)
+    return bool(_is_odd().take(units).any())
+
+
 @functools.cache
 def _is_odd() -> np.ndarray:
-    """Say of each character of the first plane whether a text that holds it may change; the last
-    one stands for all beyond.
+    """Say of each unit of UTF-16 whether a text that holds it may change: one beyond the first
+    plane may.
     """
     odd = np.zeros(0x10000, bool)
     for code in range(0x80, 0x10000):
         character = chr(code)
         odd[code] = _attaches(character) or not unicodedata.is_normalized("NFC", character)
     odd[[ord(c) for c in _BLANKS + _HIDDEN + _LIGATURES]] = True
-    odd[-1] = True
+    odd[0xD800:0xE000] = True
     return odd
 
 
@@ -215,8 +190,7 @@ def _single_spaced(normalised: Normalised) -> Normalised:
         text = text.replace(blank, " ")
     if "  " not in text:
         return Normalised(text, normalised.starts, normalised.stops)
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    is_blank = codes == ord(" ")
+    is_blank = np.array([text]).view(np.uint32) == ord(" ")
     is_after_blank = np.append(False, is_blank[:-1])
     kept = np.flatnonzero(~(is_blank & is_after_blank))
     starts, stops = _offsets(normalised)

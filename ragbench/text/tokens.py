@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -61,13 +60,9 @@ def token_offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, 
 
     A run of more than 20 characters that the vocabulary does not know (Thai, base64) is one token
     for it; here it is one for every four characters, so that a number of tokens is a limit for
-    every text. DataError for a text with half of a surrogate pair.
+    every text.
     """
-    try:
-        encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
-    except (UnicodeEncodeError, TypeError):
-        _refuse_lone_surrogates(texts)
-        raise
+    encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
     unknown = tokenizer.token_to_id("[UNK]")
     offsets = []
     for encoding in encodings:
@@ -82,17 +77,6 @@ def token_offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, 
                     spans.append((start, stop))
         offsets.append(spans)
     return offsets
-
-
-def _refuse_lone_surrogates(texts: Sequence[str]) -> None:
-    for text in texts:
-        if lone := re.search("[\ud800-\udfff]", text):
-            place = f"U+{ord(lone[0]):04X} at character {lone.start()}"
-            raise DataError(
-                f"a text that cannot be tokenised: a lone surrogate ({place})",
-                "valid Unicode",
-                "read the file as UTF-8 with errors='replace'",
-            ) from None
 
 
 class TokenOffsets:

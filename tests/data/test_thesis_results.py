@@ -89,7 +89,7 @@ def test_what_is_not_there_and_what_is_damaged_is_named(tmp_path, put):
     with refused(NotHereError, r"LLM_scores\.json is not in "):
         thesis.load_thesis_grades(tmp_path)
     put("LLM_scores.json", [GRADES, GRADES | {"mmr": 6}])
-    with refused(DataError, r"record 2.* 6\n.*less than or equal to 5"):
+    with refused(DataError, r"row 1.* 6\n.*less than or equal to 5"):
         thesis.load_thesis_grades(tmp_path)
     cut = scores_file((["A."], ["0.5"]))[:-20]
     put("scores_mmr.json", cut)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import datetime
 import json
-import zlib
 
 import docx
 import numpy as np
@@ -135,18 +134,11 @@ def test_ids_1_and_text_1_are_one_id():
         data.load_questions(rows)
 
 
-@pytest.mark.posix
-def test_links_out_of_a_folder_are_left_out_and_named_and_lock_files_of_word_are_hidden(
-    tmp_path, put
-):
-    secret = put("secret.txt", "secret")
-    inside = put("docs/a.txt", "A mill.")
-    put("docs/~$x.docx", b"\x05user")
-    (tmp_path / "docs" / "notes.txt").symlink_to(secret)
-    (tmp_path / "docs" / "same.txt").symlink_to(inside)
-    with pytest.warns(UserWarning, match=r"skipped: 1 links out of the folder \(notes\.txt\)$"):
-        documents = data.load_documents(tmp_path / "docs")
-    assert [document.id for document in documents] == ["a.txt", "same.txt"]
+def test_lock_files_of_word_are_hidden(tmp_path, put):
+    put("a.txt", "A mill.")
+    put("~$x.docx", b"\x05user")
+    (document,) = data.load_documents(tmp_path)
+    assert document.id == "a.txt"
 
 
 def test_a_symbol_of_a_symbol_font_is_seen_to_be_missing(tmp_path):
@@ -199,39 +191,6 @@ def test_half_a_surrogate_pair_in_a_pdf_is_replaced(pdf_of, monkeypatch):
     path = pdf_of(ONE_PAGE, b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 99 99] >>")
     (page,) = data.load_documents(path)
     assert page.text == "dam \N{REPLACEMENT CHARACTER} broke"
-
-
-def test_a_small_pdf_of_very_many_pages_is_refused_before_they_are_read(pdf_of):
-    nodes = [
-        b"<< /Type /Pages /Count 10 /Kids [%b] >>" % (b"%d 0 R " % (n + 1) * 10)
-        for n in range(2, 8)
-    ]
-    path = pdf_of(*nodes, b"<< /Type /Page /MediaBox [0 0 9 9] >>")
-    with refused(DataError, r"a\.pdf .* more than 20,000 pages"):
-        data.load_documents(path)
-
-
-def test_a_pdf_that_draws_without_end_is_refused(pdf_of, monkeypatch):
-    monkeypatch.setattr("ragbench.data.documents.MAX_OPERATIONS", 1000)
-    drawn = zlib.compress(b"q Q " * 5000)
-    path = pdf_of(
-        ONE_PAGE,
-        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Resources << /Font << >> >> /Contents 4 0 R >>",
-        b"<< /Length %d /Filter /FlateDecode >> stream\n%b\nendstream" % (len(drawn), drawn),
-    )
-    with refused(DataError, r"a\.pdf draws more than 1,000 times"):
-        data.load_documents(path)
-
-
-def test_a_parquet_file_of_very_many_empty_cells_is_refused_by_its_head(tmp_path, monkeypatch):
-    pytest.importorskip("pyarrow")
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    monkeypatch.setattr("ragbench.data.tables.MAX_CELLS", 100_000)
-    pq.write_table(pa.table({"answer": pa.nulls(1_000_000)}), tmp_path / "a.parquet")
-    with refused(DataError, r"a\.parquet .* 1,000,000 cells"):
-        data.read_answers(tmp_path / "a.parquet")
 
 
 def test_a_few_lines_of_yaml_that_stand_for_a_table_without_end_are_refused(put):
@@ -462,5 +421,5 @@ def test_hotpotqa_of_the_hub_and_2wiki_are_read_as_the_official_file(put, row):
 
 def test_a_list_of_the_hub_that_is_too_short_is_refused(put):
     facts = {"title": ["Mill", "Dam"], "sent_id": [1]}
-    with refused(DataError, r"a\.json, record 1"):
+    with refused(DataError, r"a\.json, row 0"):
         data.load_hotpotqa(put("a.json", [HUB | {"supporting_facts": facts}]))
