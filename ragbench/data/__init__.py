@@ -11,6 +11,7 @@ from typing import Any
 
 from ragbench._lazy import public_names
 from ragbench.data.answers import read_answers
+from ragbench.data.benchmarks import load_ragchecker_benchmark, load_refchecker
 from ragbench.data.clapnq import load_clapnq
 from ragbench.data.dragonball import load_dragonball, load_dragonball_answers
 from ragbench.data.hotpotqa import fetch_hotpotqa, load_hotpotqa
