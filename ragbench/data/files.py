@@ -268,11 +268,12 @@ def find_file(folder: Path, *names: str) -> Path | None:
     """
     if folder.is_file():
         return folder
-    wanted = [name.casefold() for name in names]
-    found = []
-    for path in folder.rglob("*"):
-        name = path.name.casefold().removesuffix(".gz")
-        if name in wanted and path.is_file():
-            depth = len(path.relative_to(folder).parts)
-            found.append((wanted.index(name), depth, str(path)))
-    return Path(min(found)[-1]) if found else None
+    for wanted in names:
+        found = []
+        for path in sorted(folder.rglob("*")):
+            name = path.name.casefold().removesuffix(".gz")
+            if name == wanted.casefold() and path.is_file():
+                found.append(path)
+        if found:
+            return min(found, key=lambda path: len(path.parts))
+    return None

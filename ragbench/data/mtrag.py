@@ -7,6 +7,7 @@ answers were given to each: the reference, and those of two large models.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pandas as pd
@@ -78,33 +79,25 @@ def load_mtrag() -> PeoplesGrades:
         question = questions[evaluation["task_id"]]
         chunks = [documents[name].text for name in question.meta["doc_ids"]]
         answers.append(_answer(evaluation, question, chunks))
-        grades += _grades(evaluation)
-        preferences += _preferences(evaluation)
-    meta = {"file": _FILE}
-    data = Dataset("mtrag", tuple(questions.values()), tuple(documents.values()), meta=meta)
-    frames = [pd.DataFrame(rows) for rows in (answers, grades, preferences)]
-    return PeoplesGrades(data, *frames)
+        grades += _by_people(evaluation, PEOPLES_MEASURES)
+        preferences += _by_people(evaluation, ["win-rate"])
+    data = Dataset(
+        "mtrag", tuple(questions.values()), tuple(documents.values()), meta={"file": _FILE}
+    )
+    graded = pd.DataFrame(grades).rename(columns={"value": "grade"})
+    preferred = pd.DataFrame(preferences).drop(columns="measure")
+    preferred["win_rate"] = preferred.pop("value") / 100
+    return PeoplesGrades(data, pd.DataFrame(answers), graded, preferred)
 
 
-def _grades(evaluation: dict) -> list[dict]:
-    """Return a row for each grade that a person gave an answer."""
-    grades = []
-    for measure in PEOPLES_MEASURES:
-        for rater, grade in evaluation["annotations"][measure].items():
+def _by_people(evaluation: dict, measures: Iterable[str]) -> list[dict]:
+    """Return a row for each value of these measures that a person gave an answer."""
+    rows = []
+    for measure in measures:
+        for rater, given in evaluation["annotations"][measure].items():
             row = {"question_id": evaluation["task_id"], "system": evaluation["model_id"]}
-            row |= {"measure": measure, "rater": rater, "grade": int(grade["value"])}
-            grades.append(row)
-    return grades
-
-
-def _preferences(evaluation: dict) -> list[dict]:
-    """Return a row for each person who compared an answer with the others to its question."""
-    answer = {"question_id": evaluation["task_id"], "system": evaluation["model_id"]}
-    compared = evaluation["annotations"]["win-rate"].items()
-    return [
-        answer | {"rater": rater, "win_rate": float(rate["value"]) / 100}
-        for rater, rate in compared
-    ]
+            rows.append(row | {"measure": measure, "rater": rater, "value": int(given["value"])})
+    return rows
 
 
 def _answer(evaluation: dict, question: Question, chunks: list[str]) -> dict:

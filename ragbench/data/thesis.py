@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import pandas as pd
 from pydantic import Field, RootModel
@@ -197,17 +197,10 @@ def _items(path: Path, prefix: str) -> Iterator[Any]:
     import ijson
 
     try:
-        with _opened(path) as file:
-            yield from ijson.items(file, prefix)
+        with path.open("rb") as packed:
+            is_packed = packed.peek(2)[:2] == b"\x1f\x8b"
+            yield from ijson.items(gzip.GzipFile(fileobj=packed) if is_packed else packed, prefix)
     except (ijson.JSONError, EOFError, OSError) as error:
         raise DataError(
             f"{path} cannot be read: {error}", "the author's file", "download it again"
         ) from None
-
-
-def _opened(path: Path) -> BinaryIO:
-    """Open a file, plain or gzip."""
-    file = path.open("rb")
-    if file.peek(2)[:2] == b"\x1f\x8b":
-        return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
-    return file

@@ -438,14 +438,6 @@ def test_files_without_text_are_left_out_of_a_folder_with_a_warning(tmp_path, pu
         load_documents(tmp_path)
 
 
-def test_of_many_skipped_files_the_first_five_are_named(tmp_path, put):
-    put("a.txt", "Ely has a mill.")
-    for name in "bcdefgh":
-        put(f"{name}.xyz", "x")
-    with pytest.warns(UserWarning, match=r"skipped: .*b\.xyz.*, f\.xyz, \.\.\."):
-        load_documents(tmp_path)
-
-
 def test_a_text_of_html_may_be_longer_than_the_parser_reads_by_default(put):
     words = "word " * 2_200_000  # 11 MB; lxml stops at 10
     (document,) = load_documents(

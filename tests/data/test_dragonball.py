@@ -114,7 +114,6 @@ def test_statistics_by_hand(folder):
     ("rows", "message"),
     [
         (changed(0, "query", query_type="Riddle"), "line 1 .*Riddle"),
-        (changed(2, "ground_truth", doc_ids=[99]), "99 of question line-3"),
         (changed(0, "", domain="Sport"), "line 1 .*Sport"),
         (changed(2, "query", query_id=12), "line 3: '12' was there before"),
     ],

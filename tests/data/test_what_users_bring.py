@@ -34,13 +34,10 @@ def test_ten_questions_asked_five_times_without_ids_are_ten():
     with pytest.warns(UserWarning, match="40 of 50 rows repeat a question"):
         loaded = data.load_questions(rows)
     assert [question.text for question in loaded.questions] == [f"Who was {n}?" for n in range(10)]
+    others = [{"question": "Who?", "answer": name} for name in ("Ada", "Bo")]
+    assert len(data.load_questions(others).questions) == 2
     with_ids = [row | {"id": n} for n, row in enumerate(rows)]
     assert len(data.load_questions(with_ids).questions) == 50
-
-
-def test_one_text_with_two_answers_stays_two_questions():
-    rows = [{"question": "Who?", "answer": name} for name in ("Ada", "Bo")]
-    assert len(data.load_questions(rows).questions) == 2
 
 
 @pytest.mark.parametrize(
@@ -203,12 +200,6 @@ def test_a_few_lines_of_yaml_that_stand_for_a_table_without_end_are_refused(put)
 def test_a_formula_in_brackets_is_quoted_for_spreadsheets():
     cells = ["-1 [=cmd|x]", "-1.5 [-2, 1]"]
     assert in_csv(pd.DataFrame({"a": cells}))["a"].tolist() == ["'-1 [=cmd|x]", "-1.5 [-2, 1]"]
-
-
-def test_a_clean_folder_is_read_without_a_warning(tmp_path, put, recwarn):
-    put("a.txt", "A mill.")
-    assert len(data.load_documents(tmp_path)) == 1
-    assert not recwarn.list
 
 
 def test_columns_without_a_head_that_a_spreadsheet_leaves_are_no_column_that_occurs_twice(tmp_path):
