@@ -46,6 +46,7 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
     "hotpotqa": load_hotpotqa,
     "clapnq": load_clapnq,
     "dragonball": load_dragonball,
+    "ragchecker": load_ragchecker_benchmark,
 }
 
 

@@ -25,7 +25,7 @@ def test_finance_has_two_names(put, tmp_path, name, asked):
     put(f"processed_data/fiqa/{name}_queries.json", {"input_data": [ASKED]})
     put("processed_data/fiqa/corpus.jsonl", lines({"doc_id": 3, "title": "Mill", "text": "It."}))
     put("processed_data/kiwi/corpus.jsonl", lines({"doc_id": 4, "text": "No."}))
-    loaded = data.load_ragchecker_benchmark(asked, tmp_path)
+    loaded = data.load_dataset("ragchecker", domain=asked, path=tmp_path)
     (question,) = loaded.questions
     assert (question.id, question.text, question.answer) == ("7", "Who?", "Ada founded it.")
     assert [(d.id, d.title, d.text) for d in loaded.documents] == [("3", "Mill", "It.")]
