@@ -327,11 +327,12 @@ def _document(row: dict, where: str) -> Document:
 def _warn_of_no_references(name: str, questions: Sequence[Question]) -> None:
     if any(question.references or _is_unanswerable(question) for question in questions):
         return
-    columns = ", ".join(questions[0].meta)
+    columns = list(questions[0].meta)
     if columns:
         warnings.warn(
             f"{name}: no question has supporting texts, so there is no IR score. Columns that were "
-            f"not read: {columns}; if one of them holds the texts: fields={{'references': ...}}",
+            f"not read: {', '.join(columns)}; if one of them holds the texts: "
+            f"fields={{'references': {columns[0]!r}}}",
             stacklevel=3,
         )
 

@@ -325,7 +325,6 @@ def test_a_plan_says_that_evidence_is_not_found_and_that_no_server_answers(capsy
     words = (
         "1 problem",
         "'Ely is hre.'",
-        "nearest there is 'Ely is here.'",
         "ragbench validate",
         "127.0.0.1:9",
         "ollama serve",
