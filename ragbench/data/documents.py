@@ -108,10 +108,10 @@ def _document_files(folder: Path) -> list[str]:
             continue
         is_read = path.suffix.lower() in READERS
         (files if is_read else skipped).append(str(name))
-    listed = f"{len(skipped)} of other kinds ({_first(skipped)})"
+    listed = f"{len(skipped)} of other kinds ({_first(skipped)})" if skipped else "it is empty"
     if not files:
         raise DataError(
-            f"the folder {folder.absolute()} holds no {', '.join(READERS)}, and {listed}",
+            f"the folder {folder.absolute()} holds no {', '.join(READERS)}: {listed}",
             "one text file per document",
             "check the path; turn other formats into text first, for instance with pandoc",
         )

@@ -17,7 +17,7 @@ from retrieval_parts import chunks_of, ids_found
 import ragbench as rb
 from ragbench import data
 from ragbench.data.relevance import judgements
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import DataError
 from ragbench.retrieval.text import Tokenizer
 from ragbench.stats.clusters import document_clusters
 from ragbench.text.escape import in_csv
@@ -188,13 +188,6 @@ def test_half_a_surrogate_pair_in_a_pdf_is_replaced(pdf_of, monkeypatch):
     path = pdf_of(ONE_PAGE, b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 99 99] >>")
     (page,) = data.load_documents(path)
     assert page.text == "dam \N{REPLACEMENT CHARACTER} broke"
-
-
-def test_a_few_lines_of_yaml_that_stand_for_a_table_without_end_are_refused(put):
-    lines = ["a0: &a0 [1, 1]"]
-    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
-    with refused(ConfigError, r"e\.yaml, line 4: more than 20 aliases"):
-        rb.Experiment.from_yaml(put("e.yaml", "\n".join(lines)))
 
 
 def test_a_formula_in_brackets_is_quoted_for_spreadsheets():
