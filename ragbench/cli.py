@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import io
 import os
 import re
 import shlex
@@ -15,16 +16,20 @@ import signal
 import subprocess
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 import ragbench as rb  # its modules load when they are first used
-from ragbench.errors import ConfigError, RagbenchError
-from ragbench.notebooks import SERIES, create_project, run_all
+from ragbench.errors import ConfigError, ModelError, RagbenchError
+from ragbench.notebooks import SERIES, create_project, find, run_all
 from ragbench.paths import project_root, results_dir
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _COMMANDS: dict[str, Callable[..., int | None]] = {}
 _DOCTOR_DEADLINE_S = 120.0  # where no option says otherwise
@@ -90,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # numpy reads it when it is loaded, kernels inherit it
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a label that a console or a file cannot hold
+        if isinstance(stream, io.TextIOWrapper):  # a label that a console or a file cannot hold
             stream.reconfigure(errors="replace")
     parser = _parser()
     arguments = vars(parser.parse_args(argv))
@@ -208,10 +213,12 @@ def _chat_model(name: str, options: Sequence[str], **defaults: Any) -> Any:
 @_command("init")
 def _init(name: str) -> None:
     """Make a folder for an experiment of your own, with examples that run."""
+    from ragbench import doctor
+
     project = create_project(name)
     files = ", ".join(sorted(path.name for path in project.iterdir()))
     print(f"{os.path.relpath(project)}: {files}")
-    missing = [check for check in rb.doctor.checks() if not (check.ok or check.optional)]
+    missing = [check for check in doctor.checks() if not (check.ok or check.optional)]
     if missing:
         print(f"first:\n{_check_lines(missing)}")
     experiment = _shell_word(os.path.relpath(project / "experiment.yaml"))
@@ -265,13 +272,13 @@ def _plan(experiment: str = ".") -> None:
             print(note)
 
 
-def _evidence_notes(grid: Any) -> Iterator[str]:
+def _evidence_notes(grid: rb.Experiment) -> Iterator[str]:
     """Say which questions of one's own have no evidence, or some that is in no document."""
     for name, source in grid.data.items():
         if name in rb.data.DATASETS:
             continue
         dataset = source
-        if callable(source):
+        if not isinstance(source, rb.Dataset):
             dataset = source()
         problems = [problem for problem in rb.data.validate(dataset) if not problem.note]
         if problems:
@@ -279,7 +286,7 @@ def _evidence_notes(grid: Any) -> Iterator[str]:
             yield f"note: {name} has {first} (all of them: ragbench validate QUESTIONS DOCUMENTS)"
 
 
-def _server_notes(grid: Any) -> Iterator[str]:
+def _server_notes(grid: rb.Experiment) -> Iterator[str]:
     """Say which model of Ollama would not be there."""
     from ragbench.experiment.axes import is_model
 
@@ -291,11 +298,11 @@ def _server_notes(grid: Any) -> Iterator[str]:
                 _check_digest(grid, facts)
                 if "run at " in facts.weights:
                     yield f"note: {facts.model} ({facts.weights}): prompts leave this machine"
-        except rb.errors.ModelError as error:
+        except ModelError as error:
             yield f"note: {error}"
 
 
-def _check_digest(grid: Any, model: Any) -> None:
+def _check_digest(grid: rb.Experiment, model: Any) -> None:
     """CallError where the run would stop: the model was pulled anew since its recording."""
     with grid.open_cassette(make=False) as cassette:
         if cassette is not None:
@@ -328,31 +335,37 @@ def _run(experiment: str = ".") -> int:
     return int(len(failed) > 0)
 
 
-def _print_failures(failed: Any, rows: Any) -> None:
+def _print_failures(failed: pd.DataFrame, rows: pd.DataFrame) -> None:
     from ragbench.llm.reply import CUT_SHORT
 
-    for (step, kind), count in failed[["error_step", "error_kind"]].value_counts().items():
+    kinds = Counter(zip(failed["error_step"], failed["error_kind"], strict=True))
+    for (step, kind), count in kinds.most_common():
         print(f"  {step}: {kind} {count}")
     cut = int(rows["finish"].isin(CUT_SHORT).sum())
     if cut:
         print(f"{cut} rows hold an answer that ended at its limit of tokens")
 
 
-def _save_scores(grid: Any, rows: Any) -> str:
+def _save_scores(grid: rb.Experiment, rows: pd.DataFrame) -> str:
     """Score a run's answers, and return their means in words."""
-    from ragbench.report.scores import save_scores, score_means
+    from ragbench.report.scores import save_scores
 
     with grid.open_cassette() as cassette:
         options = {"cassette": cassette, "concurrency": grid.concurrency, **grid.options}
         scores = rb.score(rows, grid.metrics, grid.labels, checker=grid.checker, **options)
     path = os.path.relpath(save_scores(scores, grid.home))
+    return f"{_means_in_words(scores)}\n{len(scores)} scored answers in {path}\n"
+
+
+def _means_in_words(scores: rb.Scores) -> str:
+    from ragbench.report.scores import score_means
+
     averages = score_means(scores)
-    clusters = averages.attrs["clusters"]
     words = averages.round(3).to_string(index=False)
-    return f"{words}\nClusters: {clusters}\n{len(scores)} scored answers in {path}\n"
+    return f"{words}\nClusters: {averages.attrs['clusters']}"
 
 
-def _run_summary(rows: Any) -> str:
+def _run_summary(rows: pd.DataFrame) -> str:
     """Mean IR score and share of the best grade, a line per system and a column per N."""
     from ragbench.report.audit import right_words
     from ragbench.stats.tables import fully_right
@@ -381,22 +394,17 @@ def _score(
     labels: str | None = None,
     checker: str | None = None,
     columns: Sequence[str] = (),
+    to: str,
     plan: bool = False,
-    to: str | None = None,
     code: str | None = None,
 ) -> None:
     """Score answers you have: a CSV, JSON or Parquet file, in any tool's columns."""
     from ragbench.experiment.experiment import import_code
     from ragbench.report.export import check_target, export_scores
-    from ragbench.report.scores import score_means
 
     if code:
         import_code(Path.cwd(), code)
-    if to is None and not plan:
-        raise ConfigError(
-            "no --to", "a folder for tables, figures and labels", "add for instance --to report/"
-        )
-    folder = Path(to or "report")
+    folder = Path(to)
     options: dict[str, Any] = {"columns": _pairs("--columns", columns), "checker": checker}
     if labels:
         options |= {"labels": rb.chat_model(labels), "cassette": f"{folder}.sqlite"}
@@ -405,12 +413,10 @@ def _score(
         print(rb.plan_score(answers, names, **options))
         return
     check_target(folder)
-    table = rb.score(answers, names, **options)
-    exported = export_scores(table, folder, Path(answers).name)
+    scores = rb.score(answers, names, **options)
+    exported = export_scores(scores, folder, Path(answers).name)
     # last: who reads only the first line, as `head -1` does, has the folder
-    averages = score_means(table)
-    print(averages.round(3).to_string(index=False))
-    print(f"Clusters: {averages.attrs['clusters']}")
+    print(_means_in_words(scores))
     print(exported)
 
 
@@ -425,10 +431,12 @@ def _export(run: str, *, to: str, by: str | None = None) -> None:
 @_command("doctor")
 def _doctor(*, model: str | None = None, options: Sequence[str] = ()) -> int:
     """List what is installed, which data and models were found, and what to do about the rest."""
+    from ragbench import doctor
+
     chat = None
     if model:
         chat = _chat_model(model, options, deadline_s=_DOCTOR_DEADLINE_S)
-    results = rb.doctor.checks(chat)
+    results = doctor.checks(chat)
     print(_check_lines(results))
     return int(not all(check.ok or check.optional for check in results))
 
@@ -456,12 +464,15 @@ def _reproduce(
             "leave one of them out",
         )
     if data:
-        os.environ["RAGBENCH_DATA"] = str(_existing_folder(data))
+        folder = Path(data).expanduser().resolve()
+        if not folder.is_dir():
+            raise ConfigError(f"there is no folder {folder}", "a folder of data sets", "check it")
+        os.environ["RAGBENCH_DATA"] = str(folder)
     is_live = bool(model or judge or embedder)
     if is_live or plan:
         tape = cassette or results_dir("live") / "cassette.sqlite"
         parameters["CASSETTE"] = str(Path(tape).resolve())
-        books = [path.stem for path in rb.notebooks.find(paper)]
+        books = [path.stem for path in find(paper)]
         print(rb.papers.live.plan_notebooks(books, {"MODEL": "no model"} | parameters))
     if not plan:
         _run_notebooks(paper, parameters, publish, is_live)
@@ -499,13 +510,6 @@ def _folders(publish: bool, is_live: bool, is_limited: bool) -> dict[str, str]:
     if publish:
         return {"RAGBENCH_FIGURES": str(project_root() / "figures")}
     return {}
-
-
-def _existing_folder(path: str) -> Path:
-    folder = Path(path).expanduser().resolve()
-    if not folder.is_dir():
-        raise ConfigError(f"there is no folder {folder}", "a folder of data sets", "check --data")
-    return folder
 
 
 @_command("lab")
@@ -557,10 +561,12 @@ def _become(command: list[str]) -> int | None:
 @_command("data fetch")
 def _data_fetch(set_name: str) -> None:
     """Download a data set, and print the sha256 of each file (needs internet)."""
+    from ragbench.data.fetch import fetch_source
+
     if set_name == "hotpotqa":
         print(rb.data.fetch_hotpotqa())
         return
-    for path, digest in rb.data.fetch.fetch_source(set_name).items():
+    for path, digest in fetch_source(set_name).items():
         print(f"{digest}  {path}")
 
 

@@ -102,30 +102,36 @@ def conclusions(table: pd.DataFrame) -> list[str]:
     return sentences
 
 
-def _verdict(row: Mapping[str, Any], *, less: bool) -> str:
+def _verdict(row: Mapping[Any, Any], *, less: bool) -> str:
     """Say which system is better, or what difference would have been shown."""
     interval = interval_text(row["difference"], row["low"], row["high"], "+.3f")
+    if np.isnan(row["p_holm"]):
+        return f"{row['a']} and {row['b']}: {interval}; {_asked(row)} are too few to test."
+    result = f"{interval}, p = {row['p_holm']:.2g} after Holm"
+    if row["p_holm"] >= 0.05:
+        return _nothing_shown(row, result)
+    systems = [row["a"], row["b"]]
+    if (row["difference"] < 0) != less:
+        systems.reverse()
+    direction = "lower" if less else "higher"
+    return f"{systems[0]} is {direction} than {systems[1]}: {result}."
+
+
+def _asked(row: Mapping[Any, Any]) -> str:
     questions = f"{row['n']} questions"
     if row.get("clusters"):
         questions += f" in {row['clusters']} clusters"
-    if np.isnan(row["p_holm"]):
-        return f"{row['a']} and {row['b']}: {interval}; {questions} are too few to test."
-    result = f"{interval}, p = {row['p_holm']:.2g} after Holm"
-    if row["p_holm"] < 0.05:
-        better = row["a"]
-        worse = row["b"]
-        if (row["difference"] < 0) != less:
-            better = row["b"]
-            worse = row["a"]
-        direction = "lower" if less else "higher"
-        return f"{better} is {direction} than {worse}: {result}."
-    nothing = f"no difference shown between {row['a']} and {row['b']}: {result}"
+    return questions
+
+
+def _nothing_shown(row: Mapping[Any, Any], result: str) -> str:
+    """Say what difference as many questions would have shown."""
     differ = row["wins"] + row["losses"]
     if not differ:
-        return f"{row['a']} and {row['b']} are equal in all {questions}."
+        return f"{row['a']} and {row['b']} are equal in all {_asked(row)}."
+    shown = f"{_asked(row)} were asked"
     if row["smallest p"] >= 0.05:
-        least = f"p is at least {row['smallest p']:.2g}"
-        return f"{nothing}; {differ} of {questions} differ, so {least}."
-    if np.isnan(row["detectable"]):
-        return f"{nothing}; {questions} were asked."
-    return f"{nothing}; {questions} would show one of {row['detectable']:.3f}."
+        shown = f"{differ} of {_asked(row)} differ, so p is at least {row['smallest p']:.2g}"
+    elif np.isfinite(row["detectable"]):
+        shown = f"{_asked(row)} would show one of {row['detectable']:.3f}"
+    return f"no difference shown between {row['a']} and {row['b']}: {result}; {shown}."

@@ -14,9 +14,8 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
@@ -100,7 +99,7 @@ class Row:
     reference: str | None = None
     references: list[str] | None = None
     retrieved: list[str] | None = None  # ids of the documents of the hits
-    relevant: dict[str, int | float] | None = None  # document -> gain
+    relevant: Mapping[str, int | float] | None = None  # document -> gain
     chunks: list[str] | None = None  # the texts that stand in the context; the last may be cut
     meta: dict[str, Any] = field(default_factory=dict)
 
@@ -144,17 +143,10 @@ class Row:
         return values
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Make a row of what `to_dict` gave, or of a row of an older version (``chunk_ends``)."""
-        row = _reader().validate_python(
-            {name: value for name, value in record.items() if value is not None}
-        )
-        ends = record.get("chunk_ends")
-        if row.chunks is None and ends is not None:
-            # one space stands between two chunks
-            places = pairwise([-1, *ends])
-            row.chunks = [record["context"][before + 1 : end] for before, end in places]
-        return row
+    def from_dict(cls, record: Mapping[str, Any]) -> Row:
+        """Make a row of what `to_dict` gave."""
+        known = {name: value for name, value in record.items() if value is not None}
+        return _reader().validate_python(known)
 
 
 @functools.cache
@@ -218,8 +210,7 @@ def folder_name(name: str) -> str:
     """
     safe = re.sub(r'[<>:"|?*\\]', "-", name).rstrip(". ")
     stem, _, _ = safe.partition(".")
-    is_device = re.fullmatch(r"con|prn|aux|nul|(com|lpt)\d", stem.casefold())
-    if safe == name and not is_device:
+    if safe == name and not re.fullmatch(r"con|prn|aux|nul|(com|lpt)\d", stem.casefold()):
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()
     return f"{safe}-{digest[:6]}"
@@ -237,13 +228,10 @@ def run_folder(run: str | os.PathLike[str]) -> Path:
             # a run that was stopped before its first row has a manifest alone
             if (folder / ROWS).is_file() or (folder / MANIFEST).is_file():
                 return folder
-    names: list[str] = []
-    for home in homes:  # this folder's, before the checkout's
-        names = names or sorted(rows.parent.name for rows in home.glob(f"*/{ROWS}"))
-    there = ", ".join(names) or "there is none"
+    names = sorted({rows.parent.name for home in homes for rows in home.glob(f"*/{ROWS}")})
     raise DataError(
         f"no run {str(run)[:80]!r}",
-        f"a folder with {ROWS}, or the name of a run: {there}",
+        f"a folder with {ROWS}, or the name of a run: {', '.join(names) or 'there is none'}",
         "make it: ragbench run experiment.yaml",
     )
 
@@ -337,22 +325,17 @@ def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
     """
     folder = run_folder(run)
     rows, sha256 = _read_rows(folder / ROWS)
-    if _rows_sha256(folder) not in (None, sha256):
+    noted = sha256
+    with contextlib.suppress(OSError, ValueError, RecursionError, AttributeError):
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        noted = manifest.get("rows_sha256", sha256)
+    if noted != sha256:
         warnings.warn(
             f"{folder / ROWS} was cut or edited: it is not what {MANIFEST} describes; "
             "run the experiment again",
             stacklevel=2,
         )
     return as_frame(rows)
-
-
-def _rows_sha256(folder: Path) -> str | None:
-    """Return the sha256 of the rows by the manifest; None where it tells none."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return manifest.get("rows_sha256") if isinstance(manifest, dict) else None
 
 
 def load_run(run: str | os.PathLike[str]) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -377,38 +360,33 @@ def load_run(run: str | os.PathLike[str]) -> tuple[pd.DataFrame, dict[str, Any]]
 def _system_names(rows: pd.DataFrame) -> pd.Series:
     """Name the system of each row, see `answers_of`."""
     alone = rows["N"] == 0
-    depths = "k=" + rows["k"].astype(str)
-    budgets = rows["N"].astype(str)
-    names = rows["retriever"].astype(str)
-    for axis, words in (("chunker", rows["chunker"].astype(str)), ("k", depths)):
-        if rows.loc[~alone, axis].nunique() > 1:
-            names = names.where(alone, names + ", " + words)
-    for axis in ("generator", "judge"):
-        if rows[axis].nunique() > 1:
-            names = names + ", " + rows[axis].astype(str)
+    texts = rows[["retriever", "chunker", "k", "generator", "judge", "N"]].astype(str)
+    texts["k"] = "k=" + texts["k"]
+    names = texts["retriever"]
+    for axis in ("chunker", "k", "generator", "judge"):
+        places = ~alone | (axis in ("generator", "judge"))
+        if texts.loc[places, axis].nunique() > 1:
+            names = names.where(~places, names + ", " + texts[axis])
     if "prompt" in rows:
-        prompts = rows["prompt"].astype(str)
-        is_variant = alone & rows["generator"].isin(_own_prompts(rows[~alone]))
-        names = names.where(~is_variant, names + ", prompt " + prompts)
-    names = names + "@" + budgets
+        is_other = alone & rows["generator"].isin(_with_own_prompt(rows[~alone]))
+        names = names.where(~is_other, names + ", prompt " + rows["prompt"].astype(str))
+    names = names + "@" + texts["N"]
     if rows["data"].nunique() > 1:
         names = names + " on " + rows["data"]
     return names
 
 
-def _own_prompts(rows: pd.DataFrame) -> set[str]:
+def _with_own_prompt(rows: pd.DataFrame) -> pd.Series:
     """Return the generators whose prompt with documents is not the thesis's."""
     prompts = rows[["generator", "prompt"]].dropna()
-    return set(prompts.loc[~prompts["prompt"].isin(PROMPTS.values()), "generator"])
+    return prompts.loc[~prompts["prompt"].isin(PROMPTS.values()), "generator"]
 
 
 def measure_answers(rows: pd.DataFrame, metric: Callable[[str, str], float]) -> pd.Series:
     """Return a metric of answer and true answer for each row; NaN where one of them is missing."""
     both = rows[["answer", "reference"]].dropna()
-    pairs = both.itertuples(index=False)
-    values = [metric(answer, reference) for answer, reference in pairs]
-    measured = pd.Series(values, both.index, dtype=float)
-    return measured.reindex(rows.index)
+    values = [metric(*pair) for pair in both.itertuples(index=False)]
+    return pd.Series(values, both.index, dtype=float).reindex(rows.index)
 
 
 def answers_of(rows: pd.DataFrame) -> pd.DataFrame:
@@ -418,6 +396,8 @@ def answers_of(rows: pd.DataFrame) -> pd.DataFrame:
     N = 0, there are no chunks and no context, no chunker and no k; where the generator has another
     prompt with documents, the prompt that was asked stands there too.
     """
-    texts = rows[["context", "chunks"]].astype(object)
-    texts = texts.where(texts.notna(), None)
-    return rows.assign(system=_system_names(rows), **texts)
+    rows = rows.assign(system=_system_names(rows))
+    for name in ("context", "chunks"):
+        texts = rows[name].astype(object)
+        rows[name] = texts.where(texts.notna(), None)
+    return rows

@@ -178,30 +178,22 @@ def score(
     table, numbers, left_out = _prepare(rows, metrics, columns, labels)
     if left_out:
         warnings.warn(left_out, stacklevel=2)
-    there = _existing_columns(table)
-    to_make = _labels_to_make(numbers, there)
-    source = _source(labels, checker, cassette, options)
+    existing = _existing_columns(table)
     needed = _labels_needed(numbers)
-    existing = ", ".join(label for label in needed if label in there)
-    if labels is not None and existing:
-        what = f"the rows have labels already, which are used: {existing}"
+    given = ", ".join(label for label in needed if label in existing)
+    if labels is not None and given:
+        what = f"the rows have labels already, which are used: {given}"
         warnings.warn(f"{what}; drop that column to have them made", stacklevel=2)
-    if _by_model(to_make) and options.get("progress") is not False:
-        print(_plan(table, to_make, source, _existing(cassette)), file=sys.stderr)
-    for label in to_make:
-        table[label] = _labelled(label, table, source, cassette)
-    quiet = options.get("progress") is False
-    total = len(table) * len(_metrics_of(numbers))
-    bar = tqdm(total=total, desc="metrics", delay=_BAR_AFTER_S, leave=False, disable=quiet)
-    with bar:
-        table = _with_numbers(table, numbers, bar)
+    source = _source(labels, checker, cassette, options)
+    facts = _label(table, _labels_to_make(numbers, existing), source, cassette)
+    table = _with_numbers(table, numbers, quiet=options.get("progress") is False)
+    table = _with_reasons(table, numbers)
     if "judge_scale" in table:  # as text, which any file can hold
         table["judge_scale"] = table["judge_scale"].map(str, na_action="ignore")
-    facts = _makers(source, to_make, cassette)
-    facts["sources"] = {column: METRICS[name].source for column, (name, _) in numbers.items()}
-    facts["repairs"] = table.attrs.pop("repairs")
     if needed:
         table["labelled_by"] = _in_words(facts)
+    facts["sources"] = {column: METRICS[name].source for column, (name, _) in numbers.items()}
+    facts["repairs"] = table.attrs.pop("repairs")
     scores = Scores(table)
     scores.facts = facts
     return scores
@@ -210,6 +202,24 @@ def score(
 def _check_options(options: Mapping[str, Any]) -> None:
     own = inspect.signature(score).parameters
     check_known("option", options, sorted({*own, *AskOptions.__annotations__, "joint"}))
+
+
+def _label(
+    table: pd.DataFrame, to_make: Sequence[str], source: _LabelSource, cassette: Any
+) -> dict[str, Any]:
+    """Make labels, in place, after their plan is printed; return the facts of who made them."""
+    by_model = _by_model(to_make)
+    if by_model and source.options.get("progress") is not False:
+        print(_plan(table, to_make, source, _existing(cassette)), file=sys.stderr)
+    for label in to_make:
+        table[label] = _labelled(label, table, source, cassette)
+    makers: dict[str, Any] = {}
+    if by_model:
+        facts = Endpoint.identified(source.model, _existing(cassette), ask_server=False)
+        makers["model"] = facts.to_dict()
+    if source.checker is not None and "claim_labels" in to_make:
+        makers["checker"] = repr(source.checker)
+    return makers
 
 
 def _labelled(
@@ -248,26 +258,25 @@ def _plain(cell: Any) -> Any:
     return cell
 
 
-def _with_numbers(table: pd.DataFrame, numbers: Numbers, bar: tqdm) -> pd.DataFrame:
-    """Add a column per number, how many are NaN, and why; a column of a number's name that was
-    there is kept as ``given_NAME``.
-    """
-    values = {name: _values(name, table, bar) for name in _metrics_of(numbers)}
+def _with_numbers(table: pd.DataFrame, numbers: Numbers, *, quiet: bool) -> pd.DataFrame:
+    """Add a column per number; one of its name that was there is kept as ``given_NAME``."""
+    names = _metrics_of(numbers)
+    total = len(table) * len(names)
+    with tqdm(total=total, desc="metrics", delay=_BAR_AFTER_S, leave=False, disable=quiet) as bar:
+        values = {name: _values(name, table, bar) for name in names}
     for column, (name, key) in numbers.items():
         if f"given_{column}" in table:  # of a score before
             table = table.drop(columns=column, errors="ignore")
         elif column in table:
             table = table.rename(columns={column: f"given_{column}"})
-        cells = values[name]
-        if METRICS[name].names:
-            cells = [_number(cell, key) for cell in cells]
-        numbers_of_rows = pd.Series(cells, table.index, dtype=float)
-        if METRICS[name].says_yes_or_no:
-            numbers_of_rows = numbers_of_rows.astype("boolean")
-        table[column] = numbers_of_rows
-    is_missing_number = table[[*numbers]].isna()
+        table[column] = _column(METRICS[name], key, values[name])
+    return table
+
+
+def _with_reasons(table: pd.DataFrame, numbers: Numbers) -> pd.DataFrame:
+    """Add which numbers were computed, how many are NaN, and why."""
     table["numbers"] = "; ".join(numbers)
-    table["unscored"] = is_missing_number.sum(axis=1)
+    table["unscored"] = table[[*numbers]].isna().sum(axis=1)
     table["reason"] = ""
     is_unscored = table["unscored"] > 0
     rows = table[is_unscored].to_dict("records")
@@ -275,22 +284,21 @@ def _with_numbers(table: pd.DataFrame, numbers: Numbers, bar: tqdm) -> pd.DataFr
     return table
 
 
+def _column(metric: Metric, key: str, values: pd.Series) -> pd.Series:
+    """Return the column of one number of a metric."""
+    if metric.names:
+        values = values.map(lambda cell: _number(cell, key))
+    column = values.astype(float)
+    if metric.says_yes_or_no:
+        column = column.astype("boolean")
+    return column
+
+
 def _number(cell: Any, key: str) -> float:
     """Return one of the numbers of a metric that has several."""
     if cell is None or isinstance(cell, float):
         return math.nan
     return cell.get(key, math.nan)
-
-
-def _makers(source: _LabelSource, labels: Sequence[str], cassette: Any) -> dict[str, Any]:
-    """Say who made labels: the model's facts and the checker."""
-    makers: dict[str, Any] = {}
-    if _by_model(labels):
-        facts = Endpoint.identified(source.model, _existing(cassette), ask_server=False)
-        makers["model"] = facts.to_dict()
-    if source.checker is not None and "claim_labels" in labels:
-        makers["checker"] = repr(source.checker)
-    return makers
 
 
 def _in_words(makers: Mapping[str, Any]) -> str:
@@ -476,27 +484,20 @@ def metric_table() -> pd.DataFrame:
     for column, (name, _) in find_numbers().items():
         metric = METRICS[name]
         needed = _needed(name, lambda _: False)
-        worse = ""
-        if column in lower:
-            worse = ", lower is better"
+        labels = ", ".join(need for need in metric.needs if need in LABELS)
+        if labels:
+            labels += ": a model" if _by_model(needed) else ": no model"
+        ends = "{:g} to {:g}".format(*metric.range)
         row = {
             "number": column,
             "metric": name,
             "needs": ", ".join(need for need in needed if need not in LABELS),
             "source": metric.source,
-            "range": "{:g} to {:g}".format(*metric.range) + worse,
-            "labels": _labels_in_words(metric.needs, needed),
+            "range": f"{ends}, lower is better" if column in lower else ends,
+            "labels": labels or "none",
         }
         rows.append(row)
     return pd.DataFrame(rows)
-
-
-def _labels_in_words(needs: Sequence[str], needed: Collection[str]) -> str:
-    labels = [need for need in needs if need in LABELS]
-    if not labels:
-        return "none"
-    maker = "a model" if _by_model(needed) else "no model"
-    return f"{', '.join(labels)}: {maker}"
 
 
 # Existing columns, and what is missing
@@ -552,19 +553,24 @@ def _read_rows(rows: Any, columns: Mapping[str, str] | None) -> pd.DataFrame:
             rows = answers_of(rows)
     table = read_answers(rows, columns)
     if "chunks" in table:
-        joined = [None if is_missing(cell) else " ".join(cell) for cell in table["chunks"]]
-        # objects: strings of pyarrow hold no half of a surrogate pair
-        joined = pd.Series(joined, table.index, dtype=object)
-        contexts = table.get("context", joined)
-        # in a CSV a context that is not known is empty too
-        is_known = contexts.ne("") | joined.notna()
-        if {"hits", "N"} <= {*table}:  # of a run: no context without documents
-            is_known &= pd.to_numeric(table["N"], errors="coerce").ne(0)
-        table["context"] = contexts.where(is_known, None)
+        table["context"] = _contexts(table)
     for label in table.columns.intersection([*LABELS, "nuggets"]):
         cells = [_plain(cell) for cell in table[label]]
         table[label] = pd.Series(cells, table.index, dtype=object)
     return table
+
+
+def _contexts(table: pd.DataFrame) -> pd.Series:
+    """Return the texts that were read: as they are, else the chunks joined; None for unknown."""
+    cells = [None if is_missing(cell) else " ".join(cell) for cell in table["chunks"]]
+    # objects: strings of pyarrow hold no half of a surrogate pair
+    joined = pd.Series(cells, table.index, dtype=object)
+    contexts = table.get("context", joined)
+    # in a CSV a context that is not known is empty too
+    is_known = contexts.ne("") | joined.notna()
+    if {"hits", "N"} <= {*table}:  # of a run: no context without documents
+        is_known &= pd.to_numeric(table["N"], errors="coerce").ne(0)
+    return contexts.where(is_known, None)
 
 
 def _metrics_of(numbers: Numbers) -> list[str]:
@@ -697,7 +703,7 @@ def _value(metric: Metric, where: str, cells: Iterable[Any]) -> Any:
         ) from error
 
 
-def _reason(row: Mapping[str, Any], numbers: Numbers) -> str:
+def _reason(row: Mapping[Any, Any], numbers: Numbers) -> str:
     columns: dict[str, list[str]] = defaultdict(list)  # by the reason
     for column, (name, _) in numbers.items():
         if is_missing(row[column]):
@@ -707,7 +713,7 @@ def _reason(row: Mapping[str, Any], numbers: Numbers) -> str:
     return "; ".join(parts)
 
 
-def _why(row: Mapping[str, Any], name: str) -> str:
+def _why(row: Mapping[Any, Any], name: str) -> str:
     """Say why a metric is undefined: the column, or the label, that the row lacks."""
     lacking = _needed(name, lambda need: need not in row or not is_missing(row[need]))
     for need in lacking:
@@ -815,16 +821,10 @@ def _plan(
     for label in to_make:
         if count := LABELS[label].calls:
             calls += Counter(count(_complete_rows(label, table)))
-    notes = ()
-    if one_by_one := calls["claim check"]:
-        results = _results(_complete_rows("claim_labels", table))
-        jointly = ragchecker_calls(results, joint=True)["claim check"]
-        words = f"claim check: {one_by_one:,} calls with a claim a prompt, {jointly:,} with all "
-        notes = (f"{words}claims of a text in one (joint=True)",)
+    planned = Plan((), tuple(_joint_note(table, calls["claim check"])))
     checks = 0  # that a checker makes in place of the model
     if source.checker is not None:
         checks = calls.pop("claim check", 0)
-    planned = Plan((), notes)
     if calls:
         at_once = source.options.get("concurrency")
         known = None if recorded else 0
@@ -832,6 +832,16 @@ def _plan(
     if checks and isinstance(source.checker, ModelChecker):
         planned += plan({"claim check": checks}, source.checker.model, cassette)
     return planned
+
+
+def _joint_note(table: pd.DataFrame, one_by_one: int) -> Iterator[str]:
+    if one_by_one:
+        results = _results(_complete_rows("claim_labels", table))
+        jointly = ragchecker_calls(results, joint=True)["claim check"]
+        yield (
+            f"claim check: {one_by_one:,} calls with a claim a prompt, {jointly:,} with all claims "
+            "of a text in one (joint=True)"
+        )
 
 
 # Labels: how each is made, and the calls that takes
@@ -847,9 +857,10 @@ def _results(rows: pd.DataFrame) -> list[RagResult]:
         names = names + " #" + count.astype(str)
     results = []
     for name, row in zip(names, rows.to_dict("records"), strict=True):
-        reference = row.get("long_reference")
-        if is_missing(reference):
-            reference = row["reference"]
+        reference = row["reference"]
+        long_reference = row.get("long_reference")
+        if not is_missing(long_reference):
+            reference = str(long_reference)
         claims = row.get("reference_claims")
         result = RagResult(
             name,
@@ -857,7 +868,7 @@ def _results(rows: pd.DataFrame) -> list[RagResult]:
             reference,
             row["answer"],
             tuple(RetrievedText(text=text) for text in row["chunks"]),
-            reference_claims=None if is_missing(claims) else tuple(claims),
+            reference_claims=None if is_missing(claims) else tuple(claims or ()),
         )
         results.append(result)
     return results
@@ -894,11 +905,11 @@ def grade_label(prompt: Prompt = PROMPT) -> LabelMethod:
     def make(rows: pd.DataFrame, source: _LabelSource, cassette: Any) -> list[Any]:
         questions = []
         answers = []
-        for place, row in enumerate(rows.itertuples()):
+        for place, row in enumerate(rows.to_dict("records")):
             name = str(place)
-            references = tuple(row.references)
-            questions.append(Question(name, row.question, row.reference, references))
-            answers.append(Answer(name, row.answer, ""))
+            references = tuple(row["references"])
+            questions.append(Question(name, row["question"], row["reference"], references))
+            answers.append(Answer(name, row["answer"], ""))
         options = {"prompt": prompt, "cassette": cassette, **source.options}
         options.pop("joint", None)  # of claims
         grades = grade(source.model, questions, answers, **options)

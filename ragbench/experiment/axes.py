@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +23,8 @@ from ragbench.llm.models import NAMES, TWO_WAYS
 from ragbench.records import Dataset
 from ragbench.retrieval.multiquery import MultiQuery, llm_decomposer
 from ragbench.retrieval.rerank import CrossEncoder
+from ragbench.retrieval.table import settings_of
+from ragbench.retrieval.text import Tokenizer
 
 _Settings = Mapping[str, Any]  # of an experiment: its models, and what relative paths start at
 AXES = ("data", "chunker", "retriever", "generator", "judge")
@@ -204,17 +206,17 @@ def _chunker(axis: str, use: str, options: dict[str, Any], settings: _Settings) 
 
 
 def _retriever(_: str, use: str, options: dict[str, Any], settings: _Settings) -> Callable:
-    takes = retrieval.table.settings_of(use)
+    takes = settings_of(use)
     filled = _with_models(use, takes, options, settings)
     if "decompose" in takes:
         MultiQuery.check_decomposer(filled.get("decompose"))
     if "tokenizer" in filled:
-        retrieval.text.Tokenizer.of(filled["tokenizer"])  # refused now, and with its key
+        Tokenizer.of(filled["tokenizer"])  # refused now, and with its key
     return partial(retrieval.make_retriever, use, **filled)
 
 
 def _with_models(
-    use: str, takes: Iterable[str], options: dict[str, Any], settings: _Settings
+    use: str, takes: Collection[str], options: dict[str, Any], settings: _Settings
 ) -> dict[str, Any]:
     """Return the options, checked, and the models that are taken: own ones, else the
     experiment's.

@@ -13,9 +13,10 @@ from typing import Any, ClassVar, Self
 
 import pandas as pd
 import yaml
+from pydantic import ValidationError
 
 from ragbench.data.files import read_text
-from ragbench.errors import ConfigError, RagbenchError
+from ragbench.errors import ConfigError, RagbenchError, unknown
 from ragbench.experiment.grid import Grid
 from ragbench.experiment.plan import plan_experiment
 from ragbench.experiment.run import run_experiment
@@ -74,6 +75,14 @@ class Experiment(Grid):
     ... ).run()  # doctest: +SKIP
     """
 
+    def __init__(self, name: Any = None, **settings: Any) -> None:
+        if name is not None:
+            settings["name"] = name
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise _in_words(error) from None
+
     @classmethod
     def from_yaml(cls, path: str | PathLike[str]) -> Self:
         """Build an experiment from a file (docs/experiment.md); ConfigError names file and key of
@@ -119,6 +128,25 @@ class Experiment(Grid):
         model, too many prompts failed by the servers, two processes on one run, a full disk.
         """
         return run_experiment(self, executor, progress)
+
+
+def _in_words(error: ValidationError) -> ConfigError:
+    """Say the first thing that does not fit."""
+    first, *_ = details = error.errors()
+    name = str(first["loc"][0])
+    if first["type"] == "extra_forbidden":
+        return unknown("key", name, Grid.model_fields)
+    if first["type"] == "missing":
+        return ConfigError(
+            f"there is no key {name!r}",
+            "name, data, chunker, retriever",
+            "see docs/experiment.md",
+        )
+    ways = dict.fromkeys(detail["msg"] for detail in details if detail["loc"][0] == name)
+    do = f"correct {name}"
+    if first["type"] == "string_type":
+        do = "write it in quotes"
+    return ConfigError(f"{name} is {first['input']!r}", " or ".join(ways), do)
 
 
 # -- an experiment.yaml: its keys as written, and the line that a message is about

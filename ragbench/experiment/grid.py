@@ -20,13 +20,12 @@ from pydantic import (
     Field,
     NonNegativeInt,
     PositiveInt,
-    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
 
-from ragbench.errors import ConfigError, check_known, unknown
+from ragbench.errors import ConfigError, check_known
 from ragbench.experiment.axes import (
     AXES,
     MODELS,
@@ -126,14 +125,6 @@ class Grid(BaseModel):
     folder: Path | None = None
     metrics: Sequence[str] = ()
 
-    def __init__(self, name: Any = None, **settings: Any) -> None:
-        if name is not None:
-            settings["name"] = name
-        try:
-            super().__init__(**settings)
-        except ValidationError as error:
-            raise _in_words(error) from None
-
     # -- what is checked, key by key
 
     @field_validator("name")
@@ -150,7 +141,7 @@ class Grid(BaseModel):
     @field_validator(*AXES, *MODELS, "labels", mode="before")
     @classmethod
     def _parse(cls, value: Any, info: ValidationInfo) -> Any:
-        return parse_value(info.field_name, value, info.data)
+        return parse_value(str(info.field_name), value, info.data)
 
     @field_validator("k", mode="before")
     @classmethod
@@ -231,7 +222,7 @@ class Grid(BaseModel):
         """List the cells of one data set in the order of the grid; without a generator there is
         none at N = 0.
         """
-        searches = []
+        searches: list[tuple[str, str, int, int]] = []
         if 0 in self.N and self.generator:
             searches.append((NONE, QUERY_ONLY, 0, 0))
         budgets = [n for n in self.N if n > 0]
@@ -279,25 +270,6 @@ class Grid(BaseModel):
         if make or path.exists():
             return Cassette(path)
         return contextlib.nullcontext()
-
-
-def _in_words(error: ValidationError) -> ConfigError:
-    """Say the first thing that does not fit."""
-    first, *_ = details = error.errors()
-    name = str(first["loc"][0])
-    if first["type"] == "extra_forbidden":
-        return unknown("key", name, Grid.model_fields)
-    if first["type"] == "missing":
-        return ConfigError(
-            f"there is no key {name!r}",
-            "name, data, chunker, retriever",
-            "see docs/experiment.md",
-        )
-    ways = dict.fromkeys(detail["msg"] for detail in details if detail["loc"][0] == name)
-    do = f"correct {name}"
-    if first["type"] == "string_type":
-        do = "write it in quotes"
-    return ConfigError(f"{name} is {first['input']!r}", " or ".join(ways), do)
 
 
 def _models_of(axis: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -61,26 +61,27 @@ def _step(name: str, calls: int, cached: float, seconds: float = 0.0) -> Plan:
 def _embeddings(built: Built) -> Plan:
     """Count the texts that have no vector on disk, each once for each file of vectors."""
     planned = Plan()
-    for (data, chunker), error in built.not_cut.items():
+    for data, chunker in built.not_cut:
         note = f"{chunker} on {data} embeds to cut: its chunks are not counted yet"
-        texts = set(error.texts)
         planned += Plan((), (note,))
-        planned += _step("embed", len(texts), 0, _seconds(error.embedder, [*texts]))
-    missing: dict[Any, set[str]] = {}  # by the file of vectors
-    embedders = {}
+    to_embed = [(error.embedder, {*error.texts}) for error in built.not_cut.values()]
+    for embedder, texts in [*to_embed, *_without_vector(built)]:
+        planned += _step("embed", len(texts), 0, _seconds(embedder, [*texts]))
+    return planned
+
+
+def _without_vector(built: Built) -> Iterable[tuple[Any, set[str]]]:
+    """Return embedders with the texts that their files of vectors lack."""
+    by_place: dict[Any, tuple[Any, set[str]]] = {}  # of the file of vectors
     for (data, *_), engine in built.retrievers.items():
         queries = [question.text for question in built.data[data].questions]
         for part, of_queries in inner_searches(engine, queries):
-            if not hasattr(part, "nearest"):  # it embeds nothing
-                continue
-            place = getattr(part.embedder, "path", id(part.embedder))
-            embedders[place] = part.embedder
-            missing.setdefault(place, set()).update(
-                _not_on_disk(part.embedder, part.texts, of_queries)
-            )
-    for place, texts in missing.items():
-        planned += _step("embed", len(texts), 0, _seconds(embedders[place], [*texts]))
-    return planned
+            if hasattr(part, "nearest"):  # it embeds
+                embedder = part.embedder
+                place = getattr(embedder, "path", id(embedder))
+                _, texts = by_place.setdefault(place, (embedder, set()))
+                texts.update(_not_on_disk(embedder, part.texts, of_queries))
+    return by_place.values()
 
 
 def _seconds(embedder: Any, texts: Sequence[str]) -> float:

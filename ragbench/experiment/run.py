@@ -130,7 +130,7 @@ def _retrieve(run: Run, cells: Sequence[Cell], questions: Sequence[Question]) ->
                 by_budget = contexts[cell.search][place]
             row = _row(question, meta, cell, by_budget)
             row.match = experiment.match
-            scale = scales.get(cell.judge, GRADES)
+            scale = scales.get(cell.judge)
             if scale != GRADES:
                 row.judge_scale = scale
             rows.append(row)
@@ -140,32 +140,36 @@ def _retrieve(run: Run, cells: Sequence[Cell], questions: Sequence[Question]) ->
 def _search_all(
     run: Run, cells: Sequence[Cell], questions: Sequence[Question]
 ) -> dict[tuple[str, str, int], list[_Contexts]]:
-    """Return the contexts of each question, by what was searched; a part of the questions is a task
-    of the executor.
-    """
+    """Return the contexts of each question, by what was searched."""
     budgets: dict[tuple[str, str, int], set[int]] = defaultdict(set)
     for cell in cells:
         if cell.N:
             budgets[cell.search].add(cell.N)
-    # not by map's chunksize, which dask's executor does not know
-    parts = [slice(start, start + _TASK) for start in range(0, len(questions), _TASK)]
     contexts = {}
     for search, of_search in budgets.items():
         chunker, retriever, k = search
         engine = run.built.retrievers[cells[0].data, chunker, retriever]
         hits = _search(engine, questions, k)
-        work = functools.partial(
-            _contexts,
-            budgets=sorted(of_search),
-            tokenizer=run.experiment.tokenizer,
-            begin_token=run.experiment.begin_token,
-            match=run.experiment.match,
-        )
-        of_parts = run.pool.map(
-            work, [questions[part] for part in parts], [hits[part] for part in parts]
-        )
-        contexts[search] = list(itertools.chain.from_iterable(of_parts))
+        contexts[search] = _cut_all(run, questions, hits, sorted(of_search))
     return contexts
+
+
+def _cut_all(
+    run: Run, questions: Sequence[Question], hits: Sequence[_Hits], budgets: Sequence[int]
+) -> list[_Contexts]:
+    """Cut what was found at every N, a part of the questions a task of the executor."""
+    work = functools.partial(
+        _contexts,
+        budgets=budgets,
+        tokenizer=run.experiment.tokenizer,
+        begin_token=run.experiment.begin_token,
+        match=run.experiment.match,
+    )
+    # not by map's chunksize, which dask's executor does not know
+    parts = [slice(start, start + _TASK) for start in range(0, len(questions), _TASK)]
+    of_questions = [questions[part] for part in parts]
+    of_hits = [hits[part] for part in parts]
+    return list(itertools.chain.from_iterable(run.pool.map(work, of_questions, of_hits)))
 
 
 def _search(engine: Any, questions: Sequence[Question], k: int) -> list[_Hits]:
@@ -280,11 +284,7 @@ def _cut(
     )
     all_tokens = offsets.joined_ends(texts, max(budgets)).size
     own_tokens = int(begin_token)  # of the N, that hold no text
-    of_search = {
-        "hits": [hit.chunk.id for hit in hits],
-        "retrieved": [as_id(hit.chunk.doc_id) for hit in hits],
-        "zero_hits": sum(hit.score == 0 for hit in hits),
-    }
+    of_search = _hit_facts(hits)
     contexts = {}
     for n, end, score in zip(budgets, ends.tolist(), scores.tolist(), strict=True):
         contexts[n] = {
@@ -294,6 +294,14 @@ def _cut(
             "chunks": texts_before(end, texts),
         }
     return contexts
+
+
+def _hit_facts(hits: Sequence[Hit]) -> dict[str, Any]:
+    return {
+        "hits": [hit.chunk.id for hit in hits],
+        "retrieved": [as_id(hit.chunk.doc_id) for hit in hits],
+        "zero_hits": sum(hit.score == 0 for hit in hits),
+    }
 
 
 # -- answers
@@ -366,18 +374,22 @@ def _ask_object(
         asked[prompts[-1]] = question
     tape = _Tape.of(run.cassette, generator)
     answers = tape.recorded(asked) if tape else {}
-    waiting = [prompt for prompt in asked if prompt not in answers]
-    new_answers = run.pool.map(
-        functools.partial(_answer_one, generator, run.only_recorded),
-        [asked[prompt] for prompt in waiting],
-        [context for _, context in waiting],
-        chunksize=_ANSWERS,
-    )
-    for prompt, answer in zip(waiting, new_answers, strict=True):
+    waiting = {prompt: question for prompt, question in asked.items() if prompt not in answers}
+    for prompt, answer in _answer_now(run, generator, waiting):
         answers[prompt] = answer
         if tape and answer.failure is None:  # a failure is asked again
             tape.record(prompt, answer)
     return [answers[prompt] for prompt in prompts]
+
+
+def _answer_now(
+    run: Run, generator: Any, waiting: Mapping[_Prompt, Question]
+) -> Iterator[tuple[_Prompt, Answer]]:
+    """Yield prompts with their answers, as these come."""
+    work = functools.partial(_answer_one, generator, run.only_recorded)
+    contexts = [context for _, context in waiting]
+    answers = run.pool.map(work, waiting.values(), contexts, chunksize=_ANSWERS)
+    return zip(waiting, answers, strict=True)
 
 
 def _answer_one(

@@ -1,6 +1,5 @@
 """The grid runner: which rows there are, what they hold, and that nothing is made twice."""
 
-import json
 import math
 import warnings
 from collections import Counter
@@ -21,7 +20,6 @@ from experiment_parts import (
     people,
     rows_of,
     whole,
-    write_lines,
 )
 
 import ragbench as rb
@@ -508,26 +506,6 @@ def test_key_points_travel_in_the_rows_and_into_the_plan(tmp_path):
     assert rows["keypoints"].tolist() == [[*points]] * 2
     planned = rb.plan_score(rows, ["keypoints"], rb.chat_model("ollama:x", host="127.0.0.1:9"))
     assert {step.name: step.calls for step in planned} == {"keypoints": 4}
-
-
-def test_rows_of_older_versions_are_read(tmp_path, rows):
-    older = []
-    for line in (tmp_path / "rows.jsonl").read_text().splitlines():
-        record = json.loads(line)
-        chunks = record.pop("chunks")
-        del record["meta"], record["prompt"]
-        record |= {"until": 1, "context": None, "chunk_ends": None, "error": None}
-        if record["N"]:
-            record["context"] = " ".join(chunks)
-            record["chunk_ends"] = [
-                len(" ".join(chunks[:end])) for end in range(1, len(chunks) + 1)
-            ]
-        older.append(record)
-    write_lines(tmp_path / "rows.jsonl", *older)
-    loaded = load_rows(tmp_path)
-    with_documents = rows["N"] > 0
-    same(loaded[with_documents], rows[with_documents])
-    assert loaded["context"].equals(rows["context"])
 
 
 def test_a_system_is_named_by_what_differs_and_without_documents_by_no_chunker_and_no_k():

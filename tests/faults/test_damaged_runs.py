@@ -115,7 +115,7 @@ def test_a_folder_in_the_place_of_a_runs_file_is_named(tmp_path, name):
         run_with_answers(tmp_path / "run")
 
 
-SCORES = pd.DataFrame({"question_id": ["q1"], "system": ["s"], "f1": [0.5]})
+SCORES = rb.Scores({"question_id": ["q1"], "system": ["s"], "f1": [0.5]})
 
 
 @pytest.mark.parametrize("damage", list(DAMAGES)[:5])
