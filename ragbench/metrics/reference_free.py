@@ -115,7 +115,8 @@ def answer_relevance(question_vec: Any, generated_vecs: Any) -> float:
             "as many in both",
             "embed both with one model",
         )
-    cosines = _directions(generated) @ _directions(question[None])[0]
+    lengths = np.linalg.norm(generated, axis=1) * np.linalg.norm(question)
+    cosines = generated @ question / lengths
     return float(np.clip(cosines, -1.0, 1.0).mean())
 
 
@@ -166,9 +167,3 @@ def _as_verdict(value: Any) -> bool | None:
     if not pd.api.types.is_scalar(value) or not (pd.isna(value) or value in _VERDICTS):
         raise DataError(f"the verdict {value!r}", "1 or 0, Yes or No; None for an unread one")
     return None if pd.isna(value) else _VERDICTS[value]
-
-
-def _directions(vectors: np.ndarray) -> np.ndarray:
-    # Divided by the largest entry first: the square of a very large or small number is no number.
-    scaled = vectors / np.abs(vectors).max(axis=1, keepdims=True)
-    return scaled / np.linalg.norm(scaled, axis=1, keepdims=True)

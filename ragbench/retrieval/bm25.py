@@ -93,7 +93,6 @@ class BM25(Index):
         check_known("BM25 variant", [variant], _VARIANTS)
         if tokenizer is None:
             tokenizer = _VARIANTS[variant]
-        Tokenizer.of(tokenizer)  # a wrong name is said before the chunks are looked at
         super().__init__(chunks, k1=k1, b=b, variant=variant, title=title, k=k)
         self._tokenizer = Tokenizer.of(tokenizer, self.texts)
         self._build()
