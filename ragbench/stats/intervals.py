@@ -632,7 +632,8 @@ def _kendall(x: np.ndarray, y: np.ndarray) -> float:
         return float("nan")
     # The p value of two points has no variance.
     method = "asymptotic" if x.size > 2 else "exact"
-    return float(kendalltau(x, y, method=method)[0])
+    tau: Any = kendalltau(x, y, method=method)
+    return float(tau.statistic)
 
 
 _METHODS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {

@@ -81,7 +81,7 @@ def paired_permutation_test(
             np.sum,
             permutation_type="samples",
             vectorized=True,
-            n_resamples=math.inf if exact else resamples,
+            n_resamples=2**sums.size if exact else resamples,
             batch=max(1, _BLOCK // sums.size),
             rng=np.random.default_rng(seed),
         )

@@ -12,7 +12,7 @@ from scipy.stats import beta, norm, t
 from stats_parts import bounds, estimate_and_bounds
 
 from ragbench.errors import DataError
-from ragbench.stats import ppi_mean, ppi_shares, rogan_gladen, stratified_draw
+from ragbench.stats import interval_text, ppi_mean, ppi_shares, rogan_gladen, stratified_draw
 
 NAN = float("nan")
 
@@ -347,13 +347,18 @@ def test_the_share_corrected_by_a_judges_errors_is_that_of_a_slow_bootstrap(rng)
     truth = (rng.random(60) < 0.4).astype(float)
     judged = np.where(rng.random(60) < 0.1, 1 - truth, truth)
     labels = np.where(np.arange(60) % 2, truth, np.nan)
+    random = (rng.random(60) < 0.5).astype(float)
 
     def share(items):
         of = {kind: judged[items][labels[items] == kind].mean() for kind in (0, 1)}
         return (judged[items].mean() - of[0]) / (of[1] - of[0])
 
+    def youden(items):
+        return np.diff([random[items][labels[items] == kind].mean() for kind in (0, 1)])[0]
+
     slow = np.random.default_rng(0)
-    drawn = [share(items) for items in slow.integers(0, 60, (2000, 60))]
+    resamples = slow.integers(0, 60, (2000, 60))
+    drawn = [share(items) for items in resamples]
     seed = np.random.default_rng(0)
     got = rogan_gladen(labels, judged, seed=seed)
     assert got.estimate == pytest.approx(share(np.arange(60)))
@@ -361,6 +366,8 @@ def test_the_share_corrected_by_a_judges_errors_is_that_of_a_slow_bootstrap(rng)
     assert seed.random() == slow.random()  # the interval of Youden's J is of the same resamples
     pairs = rogan_gladen(labels, judged, cluster=np.arange(60) // 2)
     assert (pairs.clusters, pairs.method) == (30, "percentile bootstrap over clusters")
-    refused = rogan_gladen(labels, rng.random(60) < 0.5)
-    assert refused.method.startswith("refused: Youden's J is ")
+    refused = rogan_gladen(labels, random)
+    informed = np.quantile([youden(items) for items in resamples], [0.025, 0.975])
+    text = interval_text(youden(np.arange(60)), *informed, ".2f")
+    assert refused.method == f"refused: Youden's J is {text}"
     assert np.isnan([refused.estimate, refused.low, refused.high]).all()
