@@ -103,7 +103,9 @@ BOOKS = {
     "91_your_experiment": Book({}, "91_retriever 91_chunker"),
     "92_workbench": Book({"LABELLED": 8}),
     "93_score_your_answers": Book({"METRICS": ["lexical", "ir_score", "ragchecker"]}, "93_scores"),
-    "94_half_the_evidence": Book({"RESAMPLES": 50}, "94_evidence 94_half_minus"),
+    "94_half_the_evidence": Book(
+        {"RESAMPLES": 50}, "94_evidence 94_evidence_smollm2 94_half_minus"
+    ),
     "95_what_labels_buy": Book({"DRAWS": 5, "SIZES": [60]}, "95_labels"),
     "96_questions_without_answer": Book({}, "96_no_answer"),
     "97_which_errors": Book({"QUESTIONS": 12}, "97_crash"),
