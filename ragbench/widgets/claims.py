@@ -123,7 +123,8 @@ class ClaimInspector(Panel):
         options = []
         for place, mark in marks.items():
             result = self.results[place]
-            options.append((f"{mark}{result.id}: {_short(result.question)}", place))
+            question = " ".join(result.question.split())
+            options.append((f"{mark}{result.id}: {question:.60}", place))
         self.choice.options = options
         self.choice.index = 0
 
@@ -169,14 +170,6 @@ def _scores_of(result: RagResult) -> dict[str, Any]:
         words = name.removeprefix("n_").replace("_", " ")
         counts.append(f"{scores[name]:.0f} {words}")
     return scores | {"note": ", ".join(counts)}
-
-
-def _short(text: str, size: int = 60) -> str:
-    """Cut a text, of any language, to one line of at most ``size`` characters."""
-    line = " ".join(text.split())
-    if len(line) > size:
-        line = line[: size - 1] + "…"
-    return line
 
 
 def _number(value: float) -> str:

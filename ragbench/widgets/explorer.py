@@ -5,7 +5,7 @@ cut loses.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby
 from typing import Any
 
 import ipywidgets
@@ -21,7 +21,9 @@ from ragbench.text.tokens import TokenOffsets, joined_cutoffs
 from ragbench.widgets.base import HTML, Panel, mark, tag
 
 _STYLE = """<style>
-.rb-column { border: 1px solid var(--rb-rule); border-radius: 3px; }
+.rb-columns { display: flex; flex-flow: row wrap; gap: 6px; }
+.rb-column { border: 1px solid var(--rb-rule); border-radius: 3px; flex: 1 1 0; min-width: 230px; max-height: 460px;
+  overflow: auto; }
 .rb-column header { position: sticky; top: 0; background: var(--rb-shade); padding: 4px 8px; display: flex;
   justify-content: space-between; align-items: baseline; border-bottom: 1px solid var(--rb-rule); }
 .rb-column article { padding: 4px 8px; border-bottom: 1px solid var(--rb-rule); overflow-wrap: anywhere; }
@@ -32,6 +34,9 @@ _STYLE = """<style>
   text-align: right; font-weight: 600; }
 </style>"""
 _STEPS = 200  # of the slider
+_Found = dict[str, list[Hit] | RagbenchError]  # by retriever
+_Span = tuple[int, int, int]  # start and end of a match in the joined text, and its fact's number
+_Part = tuple[Hit, str, str, str]  # a hit: before the cut, words of the cut, beyond
 
 
 class RetrievalExplorer(Panel):
@@ -74,8 +79,8 @@ class RetrievalExplorer(Panel):
         self._questions = _as_questions(questions)
         self._k = k
         self._offsets = TokenOffsets.of(tokenizer)
-        self._found: dict[str, dict[str, list[Hit] | RagbenchError]] = {}
-        wide = ipywidgets.Layout(width="auto")
+        self._found: dict[str, _Found] = {}
+        wide = {"width": "auto"}
         self.chooser = ipywidgets.Combobox(
             options=[*self._questions],
             placeholder="choose a question, or type your own and press Enter",
@@ -91,16 +96,14 @@ class RetrievalExplorer(Panel):
             tooltip="tokens of retrieved text that the generator would see",
             layout=wide,
         )
-        self.summary = ipywidgets.HTML()
-        self.columns = {name: _column() for name in retrievers}
-        texts = self.row(self.columns.values(), grid_gap="6px")
-        rows = [self.chooser, self.slider, self.summary, texts]
-        super().__init__(rows, "Retrieval explorer", _STYLE)
+        self.page = ipywidgets.HTML()
+        super().__init__([self.chooser, self.slider, self.page], "Retrieval explorer", _STYLE)
         self._ask(self.chooser.options[0])
-        self.chooser.observe(lambda change: self._choose(change["new"].strip()), "value")
-        self.slider.observe(lambda _: self._draw(), "value")
+        self.chooser.observe(self._choose, "value")
+        self.slider.observe(self._draw, "value")
 
-    def _choose(self, text: str) -> None:
+    def _choose(self, change: Mapping[str, str]) -> None:
+        text = change["new"].strip()
         if text:
             with self.guarded():
                 self._ask(text)
@@ -110,19 +113,19 @@ class RetrievalExplorer(Panel):
         question = self._questions.get(text, Question("typed", text, ""))
         # A model's retriever may take seconds: the question before must not stand there as if it
         # were this one.
-        self.summary.value = HTML.searching("searching", question.text)
+        self.page.value = HTML.searching("searching", question.text)
         if text not in self._found:
             try:
                 self._found[text] = self._search(question.text)
             except Exception:
-                self.summary.value = HTML.searching("not searched", question.text)
+                self.page.value = HTML.searching("not searched", question.text)
                 raise
         self.question = question
         self.hits = self._found[text]
         self._draw()
 
-    def _search(self, text: str) -> dict[str, list[Hit] | RagbenchError]:
-        results: dict[str, list[Hit] | RagbenchError] = {}
+    def _search(self, text: str) -> _Found:
+        results: _Found = {}
         for name, retriever in self._retrievers.items():
             k = self._k
             if isinstance(k, Mapping):
@@ -133,34 +136,24 @@ class RetrievalExplorer(Panel):
                 results[name] = error
         return results
 
-    def _draw(self) -> None:
+    def _draw(self, _: Any = None) -> None:
         """Show what was found, scored and marked at the slider's cut-off."""
         tokens = self.slider.value
         facts = self.question.references
         self.scores: dict[str, float] = {}
         shares = []
+        columns = []
         for name, hits in self.hits.items():
             if isinstance(hits, RagbenchError):
-                self.columns[name].value = HTML.failed(name, hits)
+                columns.append(HTML.failed(name, hits))
                 continue
-            cut = _Cut(hits, facts, tokens, self._offsets)
-            self.scores[name] = cut.score
-            shares.append([_number(share, ".0%") for share in cut.shares])
-            self.columns[name].value = HTML.column(name, _number(cut.score), cut.chunks())
-        scores = {name: _number(score) for name, score in self.scores.items()}
-        self.summary.value = HTML.asked(
-            self.question, f"IR score at {tokens} tokens", scores, shares
-        )
-
-
-def _column() -> ipywidgets.HTML:
-    column = ipywidgets.HTML(
-        layout=ipywidgets.Layout(
-            flex="1 1 0", min_width="230px", max_height="460px", overflow="auto"
-        )
-    )
-    column.add_class("rb-column")
-    return column
+            of_facts, parts = _cut(hits, facts, tokens, self._offsets)
+            self.scores[name] = float(of_facts.mean()) if len(facts) else np.nan
+            shares.append([_number(share, ".0%") for share in of_facts])
+            columns.append(HTML.column(name, _number(self.scores[name]), parts))
+        shown = {name: _number(score) for name, score in self.scores.items()}
+        at_cut = f"IR score at {tokens} tokens"
+        self.page.value = HTML.asked(self.question, at_cut, shown, shares, columns)
 
 
 def _as_retrievers(retrievers: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,82 +179,70 @@ def _as_questions(questions: Dataset | Sequence[Question]) -> dict[str, Question
     return by_text
 
 
-class _Cut:
-    """One retriever's hits for one question, joined with one space and cut after so many tokens."""
+def _cut(
+    hits: Sequence[Hit], facts: Sequence[str], tokens: int, offsets: TokenOffsets
+) -> tuple[np.ndarray, list[_Part]]:
+    """Cut one retriever's hits, joined with one space, after so many tokens.
 
-    def __init__(
-        self, hits: Sequence[Hit], facts: Sequence[str], tokens: int, offsets: TokenOffsets
-    ) -> None:
-        texts = [hit.chunk.text for hit in hits]
-        (end,) = joined_cutoffs(texts, [tokens], offsets)
-        self.hits = hits
-        self.tokens = tokens
-        self.text = " ".join(texts)
-        self.end = int(end)  # in characters of ``text``
-        self.shares = part_scores(facts, self.text, positions=[self.end])[:, 0]
-        self.score = float("nan")
-        if len(facts):
-            self.score = float(self.shares.mean())
-        # in the form in which they were matched
-        self._facts, self._within = comparable(facts, self.text)
+    Return each fact's matched share, and of each hit its text before the cut, as HTML with the
+    facts' matches marked, the words of the cut where it falls into the chunk, and the text after
+    it.
+    """
+    texts = [hit.chunk.text for hit in hits]
+    joined = " ".join(texts)
+    (end,) = joined_cutoffs(texts, [tokens], offsets)
+    shares = part_scores(facts, joined, positions=[end])[:, 0]
+    spans = _matches(facts, joined, shares)
+    words = f"{tokens} tokens"
+    if end >= len(joined):
+        words = f"all within {words}"
+    parts = []
+    start = 0
+    for hit, text in zip(hits, texts, strict=True):
+        seen = min(max(end - start, 0), len(text))
+        line = words if 0 <= end - start <= len(text) else ""
+        parts.append((hit, _marked(text[:seen], start, spans), line, text[seen:]))
+        start += len(text) + 1  # a space stands between two chunks
+    return shares, parts
 
-    def span(self, fact: int) -> tuple[int, int]:
-        """Start and end in ``text`` of a fact's longest match before the cut; (0, 0) without any."""
-        whole = self._facts[fact]
-        length = round(np.nan_to_num(self.shares[fact]) * len(whole))
-        if not length:
-            return 0, 0
-        # The metric says how long the match is; the first place where a piece of that length stands
-        # is it.
-        pieces = {whole[i : i + length] for i in range(len(whole) - length + 1)}
-        places = [self._within.text.find(piece) for piece in pieces]
-        start = min(place for place in places if place >= 0)
-        return self._within.span(start, start + length)
 
-    def chunks(self) -> list[tuple[Hit, str, str, str]]:
-        """List each hit with its text before the cut, as HTML with the facts' matches marked, the
-        words of the cut where it falls into the chunk, and the text after it.
-        """
-        words = f"{self.tokens} tokens"
-        if self.end >= len(self.text):
-            words = f"all within {words}"
-        spans = [(*self.span(fact), fact + 1) for fact in range(len(self._facts))]
-        chunks = []
-        start = 0
-        for hit in self.hits:
-            text = hit.chunk.text
-            stop = start + len(text)
-            line = ""
-            if start <= self.end <= stop:
-                line = words
-            seen = min(max(self.end, start), stop)
-            marked = _marked(text, start, seen, spans)
-            chunks.append((hit, marked, line, text[seen - start :]))
-            start = stop + 1  # a space stands between two chunks
-        return chunks
+def _matches(facts: Sequence[str], text: str, shares: np.ndarray) -> list[_Span]:
+    """List start, end and number of each fact's longest match; a fact without any has none.
+
+    The metric says how long the match is; the first place where a piece of that length stands is
+    it.
+    """
+    wholes, within = comparable(facts, text)
+    spans = []
+    for number, (whole, share) in enumerate(zip(wholes, shares, strict=True), 1):
+        length = round(np.nan_to_num(share) * len(whole))
+        if length:
+            pieces = {whole[i : i + length] for i in range(len(whole) - length + 1)}
+            places = [within.text.find(piece) for piece in pieces]
+            start = min(place for place in places if place >= 0)
+            spans.append((*within.span(start, start + length), number))
+    return spans
+
+
+def _marked(text: str, start: int, spans: Sequence[_Span]) -> str:
+    """HTML of ``text``, which begins at ``start`` of the joined text, with the matches marked."""
+
+    def numbers_at(letter: tuple[int, str]) -> list[int]:
+        return [number for low, high, number in spans if low <= letter[0] < high]
+
+    html = Markup()
+    before: list[int] = []
+    for numbers, letters in groupby(enumerate(text, start), numbers_at):
+        content = "".join(letter for _, letter in letters)
+        for number in reversed(numbers):
+            content = mark(number, content)
+        for number in numbers:
+            if number not in before:
+                html += tag(number)
+        html += content
+        before = numbers
+    return html
 
 
 def _number(value: float, form: str = ".3f") -> str:
-    if np.isnan(value):
-        return "-"
-    return format(value, form)
-
-
-def _marked(text: str, start: int, stop: int, spans: Sequence[tuple[int, int, int]]) -> str:
-    """HTML of ``text``, which begins at ``start`` of the joined text, up to ``stop`` there, with
-    the matches marked.
-    """
-    edges = {start, stop}
-    for low, high, _ in spans:
-        edges |= {edge for edge in (low, high) if start < edge < stop}
-    html = Markup()
-    for low, high in pairwise(sorted(edges)):
-        content = text[low - start : high - start]
-        inside = [(begin, number) for begin, end, number in spans if begin <= low and high <= end]
-        for begin, number in inside:
-            if low in (begin, start):
-                html += tag(number)
-        for _, number in reversed(inside):
-            content = mark(number, content)
-        html += content
-    return html
+    return "-" if np.isnan(value) else format(value, form)

@@ -117,17 +117,6 @@ class LabellingTool(Panel):
         self._note = ipywidgets.Text(description="Note", placeholder="saved with the next label")
         self._buttons = {key: self._press(key, partial(self._label, key)) for key in "0123456789"}
         self._choices = self.row([])
-        self._place = ipywidgets.BoundedIntText(
-            1,
-            min=1,
-            max=len(self.session.items),
-            description="Item",
-            layout=ipywidgets.Layout(width="150px"),
-        )
-        self._filter = ipywidgets.Dropdown(
-            options=[_EVERY, _OPEN, _NOTED, _DIFFERENT], description="← → over"
-        )
-        self._place.observe(self._jump, "value")
         super().__init__(self._rows(), self.session.kind.title, _KEYS)
         self.add_class("rb-labelling")
         self._draw()
@@ -146,7 +135,6 @@ class LabellingTool(Panel):
             self._press("down", partial(session.step_aspect, 1), "↓", "The question after"),
             self._press("undo", session.undo, "Undo (Backspace)", "Take the last label back"),
         ]
-        compare = self.button("Show agreement", lambda: self._draw_agreement(asked=True))
         return [
             ipywidgets.HTML(hint),
             self._head,
@@ -154,9 +142,21 @@ class LabellingTool(Panel):
             self._asked,
             self._choices,
             self.row([*ways, self._note]),
-            self.row([self._place, self._filter, compare]),
+            self._jumps(),
             self._agreement,
         ]
+
+    def _jumps(self) -> ipywidgets.HBox:
+        """The item's number, which items the arrows walk over, and how far two people agree."""
+        self._place = ipywidgets.BoundedIntText(
+            1, min=1, max=len(self.session.items), description="Item", layout={"width": "150px"}
+        )
+        self._place.observe(self._jump, "value")
+        self._filter = ipywidgets.Dropdown(
+            options=[_EVERY, _OPEN, _NOTED, _DIFFERENT], description="← → over"
+        )
+        compare = self.button("Show agreement", partial(self._draw_agreement, asked=True))
+        return self.row([self._place, self._filter, compare])
 
     def __repr__(self) -> str:
         # ipywidgets' own would write every text of the item into a saved notebook.
@@ -191,8 +191,9 @@ class LabellingTool(Panel):
         self, name: str, action: Callable[[], Any], words: str = "", hint: str = ""
     ) -> ipywidgets.Button:
         """Make a button that a key presses, see `_KEYS`."""
-        layout = ipywidgets.Layout(width="auto")
-        button = self.button(words, partial(self._after, action), tooltip=hint, layout=layout)
+        button = self.button(
+            words, partial(self._after, action), tooltip=hint, layout={"width": "auto"}
+        )
         button.add_class(f"rb-press-{name}")
         return button
 

@@ -196,7 +196,8 @@ def test_metric_check_marks_and_recall_agree(layout):
     explorer = RetrievalExplorer([question], {"x": Fixed()}, lambda t: range(1, len(t) + 1))
     assert (explorer.scores["x"] == 1.0) == there
     if there:
-        drawn = re.sub('<span class="rb-tag.*?</span>', "", explorer.columns["x"].value)
+        drawn = re.sub('<span class="rb-tag.*?</span>', "", explorer.page.value)
+        drawn = drawn.partition('class="rb-column"')[2]
         (marked,) = re.findall("(?s)<mark[^>]*>(.*?)</mark>", drawn)
         assert Normalised.of(html.unescape(marked)).text.split() == FACT.split()
 

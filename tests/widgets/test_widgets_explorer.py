@@ -60,6 +60,17 @@ def explorer(retrievers=None, **options):
     return RetrievalExplorer(QUESTIONS, retrievers or {"fixed": Fixed()}, **options)
 
 
+def summary(one):
+    """The page above the columns."""
+    return one.page.value.partition('<div class="rb-columns">')[0]
+
+
+def column(one, name):
+    """A retriever's column of the page."""
+    columns = one.page.value.removesuffix("</div>").split('<div class="rb-column">')[1:]
+    return columns[list(one.hits).index(name)].removesuffix("</div>")
+
+
 def shown(text):
     """What a reader sees of HTML, badges left out."""
     return html.unescape(re.sub(r'<span class="rb-tag[^>]*>[^<]*</span>|<[^>]*>', "", text))
@@ -76,7 +87,7 @@ def shown(text):
     ],
 )
 def test_the_cut_stands_after_its_token_and_what_follows_is_beyond(cutoff, texts):
-    drawn = explorer(cutoff=cutoff).columns["fixed"].value
+    drawn = column(explorer(cutoff=cutoff), "fixed")
     marked = re.sub('<span class="rb-cut" role="separator">([^<]*)</span>', r"[\1]", drawn)
     marked = re.sub('<span class="rb-beyond">([^<]*)</span>', r"{\1}", marked)
     assert list(map(shown, re.findall('<p dir="auto">(.*?)</p>', marked))) == texts
@@ -85,7 +96,7 @@ def test_the_cut_stands_after_its_token_and_what_follows_is_beyond(cutoff, texts
 
 
 def test_longest_match_of_each_fact_is_marked_with_its_number():
-    drawn = explorer().columns["fixed"].value
+    drawn = column(explorer(), "fixed")
     assert f"{tag(1)}{mark(1, 'Ann was born in Rome.')}" in drawn
     assert f"{tag(2)}{mark(2, 'Rome lies')}" in drawn
 
@@ -93,19 +104,19 @@ def test_longest_match_of_each_fact_is_marked_with_its_number():
 def test_score_follows_the_slider_and_equals_the_metric():
     one = explorer()
     assert one.scores["fixed"] == pytest.approx((1 + 9 / 29) / 2)
-    assert 'IR score <b class="rb-score">0.655</b>' in one.columns["fixed"].value
-    assert "IR score at 7 tokens" in one.summary.value
-    assert "31%" in one.summary.value
+    assert 'IR score <b class="rb-score">0.655</b>' in column(one, "fixed")
+    assert "IR score at 7 tokens" in summary(one)
+    assert "31%" in summary(one)
     joined = " ".join(TEXTS)
     for n in range(21):
         one.slider.value = n
         end = words(joined)[n - 1] if 0 < n <= 13 else len(joined) * (n > 0)
         assert one.scores["fixed"] == pytest.approx(ir_score(FACTS, joined[:end])), n
-    assert "0.793" in one.columns["fixed"].value
+    assert "0.793" in column(one, "fixed")
 
 
 def test_hits_show_rank_title_and_score():
-    drawn = shown(explorer().columns["fixed"].value)
+    drawn = shown(column(explorer(), "fixed"))
     assert re.search(r"1\. Town score 3Ann was.*2\. Town score 2Rome.*3\. Town score 1Bob", drawn)
 
 
@@ -132,9 +143,9 @@ def test_an_emptied_box_is_no_question():
 
 def test_wrapped_match_is_marked_in_the_text_as_it_is():
     one = explorer({"fixed": Fixed(texts=("Once Ann was\n   born in Rome. Then",))}, cutoff=20)
-    assert "100%" in one.summary.value
-    assert Marks(one.columns["fixed"].value).texts["rb-mark-1"] == "Ann was\n   born in Rome."
-    assert str(tag(1)) + '<mark class="rb-mark-1">Ann was\n   ' in one.columns["fixed"].value
+    assert "100%" in summary(one)
+    assert Marks(column(one, "fixed")).texts["rb-mark-1"] == "Ann was\n   born in Rome."
+    assert str(tag(1)) + '<mark class="rb-mark-1">Ann was\n   ' in column(one, "fixed")
 
 
 def test_while_a_slow_retriever_searches_the_question_before_is_not_shown():
@@ -143,7 +154,7 @@ def test_while_a_slow_retriever_searches_the_question_before_is_not_shown():
     class Slow(Fixed):
         def search(self, queries, k):
             if self.asked:  # the first question is searched before there is anything to see
-                seen.append(shown.summary.value)
+                seen.append(shown.page.value)
             if "burst" in queries[0]:
                 raise ValueError("burst")
             return super().search(queries, k)
@@ -151,10 +162,10 @@ def test_while_a_slow_retriever_searches_the_question_before_is_not_shown():
     shown = explorer({"slow": Slow()})
     shown.chooser.value = "Who <b>?"
     assert seen == ["<p role='status'>searching: <b>Who &lt;b&gt;?</b></p>"]
-    assert "searching" not in shown.summary.value
+    assert "searching" not in shown.page.value
     with pytest.raises(ValueError, match="burst"):
         shown.chooser.value = "burst"
-    assert shown.summary.value == "<p role='status'>not searched: <b>burst</b></p>"
+    assert shown.page.value == "<p role='status'>not searched: <b>burst</b></p>"
     assert "ValueError: burst" in shown.message.value
 
 
@@ -164,10 +175,10 @@ def test_a_typed_question_is_searched_and_has_no_score():
     one.chooser.value = "  Where is Ann from? "
     assert fixed.asked[-1] == ("Where is Ann from?", 10)
     assert np.isnan(one.scores["fixed"])
-    assert '<b class="rb-score">-</b>' in one.columns["fixed"].value
-    assert "has no supporting facts, so there is no IR score" in one.summary.value
-    assert "undefined" not in one.columns["fixed"].value + one.summary.value
-    assert "<mark" not in one.columns["fixed"].value
+    assert '<b class="rb-score">-</b>' in column(one, "fixed")
+    assert "has no supporting facts, so there is no IR score" in summary(one)
+    assert "undefined" not in column(one, "fixed") + summary(one)
+    assert "<mark" not in column(one, "fixed")
 
 
 def test_a_dataset_serves_as_questions():
@@ -179,13 +190,13 @@ def test_a_dataset_serves_as_questions():
 
 def test_retriever_that_fails_shows_why_and_the_others_answer():
     one = explorer({"broken": Broken(), "fixed": Fixed()})
-    assert "no server at &lt;nowhere&gt;" in one.columns["broken"].value
+    assert "no server at &lt;nowhere&gt;" in column(one, "broken")
     assert list(one.scores) == ["fixed"]
-    assert "Ann was born" in one.columns["fixed"].value
+    assert "Ann was born" in column(one, "fixed")
 
 
 def test_retriever_that_finds_nothing_says_so():
-    drawn = explorer({"empty": Fixed(texts=())}).columns["empty"].value
+    drawn = column(explorer({"empty": Fixed(texts=())}), "empty")
     assert "nothing was found" in drawn
     assert "0.000" in drawn
 
@@ -194,7 +205,7 @@ def test_hostile_text_is_shown_and_never_runs():
     question = Question("q", f"Who? {ATTACK}", ATTACK, (f"Ann {ATTACK}",))
     hostile = Fixed(texts=(f"Ann {ATTACK} wrote.",), title=ATTACK)
     one = RetrievalExplorer([question], {ATTACK: hostile}, tokenizer=words)
-    for drawn in (one.summary.value, one.columns[ATTACK].value):
+    for drawn in (summary(one), column(one, ATTACK)):
         assert "<script" not in drawn
         assert ATTACK in shown(drawn)
     assert one.scores[ATTACK] == 1.0
@@ -205,7 +216,7 @@ def test_facts_that_overlap_are_both_marked():
     fixed = Fixed(texts=("abcdefgh",))
     one = RetrievalExplorer([question], {"x": fixed}, lambda text: [len(text)], cutoff=1)
     both = mark(1, mark(2, "cdef"))
-    assert f"{tag(1)}{mark(1, 'ab')}{tag(2)}{both}{mark(2, 'gh')}" in one.columns["x"].value
+    assert f"{tag(1)}{mark(1, 'ab')}{tag(2)}{both}{mark(2, 'gh')}" in column(one, "x")
 
 
 class Marks(HTMLParser):
@@ -247,7 +258,7 @@ def test_every_character_is_shown_once_and_a_longest_match_is_marked(chunks, fac
     one = RetrievalExplorer([question], {"x": fixed}, characters, max_tokens=60)
     for n in (0, 1, 3, 8, 20, 60):
         one.slider.value = n
-        drawn = re.sub(r'<span class="rb-cut[^>]*>[^<]*</span>', "", one.columns["x"].value)
+        drawn = re.sub(r'<span class="rb-cut[^>]*>[^<]*</span>', "", column(one, "x"))
         assert list(map(shown, re.findall('(?s)<p dir="auto">(.*?)</p>', drawn))) == chunks
         prefix = " ".join(chunks)[:n]
         for number, fact in enumerate(facts, 1):
@@ -288,7 +299,7 @@ def test_guard_shows_a_ragbench_error_and_raises_any_other():
 
 def test_escaped_text_has_no_markup():
     name = "<'\">"
-    drawn = explorer({name: Broken()}).columns[name].value
+    drawn = column(explorer({name: Broken()}), name)
     assert drawn.startswith("<h4>&lt;&#39;&#34;&gt;</h4>")
     assert Panel([], name).children[0].value.endswith("<h3>&lt;&#x27;&quot;&gt;</h3>")
 
