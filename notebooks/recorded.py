@@ -423,6 +423,7 @@ def thesis_rows(
     *,
     data: str = "auto",
     limit: int | None = None,
+    per_prompt: str = "one",
 ) -> pd.DataFrame:
     """Return the answers behind Table 3.2 or 3.3: Qwen's recorded ones to HotpotQA, or those of a
     model asked now.
@@ -433,6 +434,8 @@ def thesis_rows(
         asked.
     data, limit : of a live run: a name in `ragbench.papers.thesis.DATA`, and the first so many
         questions.
+    per_prompt : of a live run: answers that the judge sees at once, as for `ragbench.grade`. The
+        thesis: "ten" (Table 3.2), "systems" (Table 3.3); small models then grade by place.
 
     Columns: question_id, question, reference, kind, cluster (questions that share a supporting
     document), retriever, N, answer, model, prompt_tokens, output_tokens, finish, ir_score,
@@ -442,7 +445,8 @@ def thesis_rows(
     """
     check_known("table", [table], ("Table 3.2", "Table 3.3"))
     if model is not None:
-        return _live_thesis_rows(table, thesis.Models(model, judge, cassette), data, limit)
+        models = thesis.Models(model, judge, cassette)
+        return _live_thesis_rows(table, models, data, limit, per_prompt)
     rows = _hotpotqa_rows()
     kept = {
         "Table 3.2": rows["retriever"].isin([QUERY_ONLY, "BM25"]),
@@ -460,10 +464,12 @@ def thesis_rows(
     return rows
 
 
-def _live_thesis_rows(table: str, models: thesis.Models, data: str, limit: int | None) -> pd.DataFrame:
+def _live_thesis_rows(
+    table: str, models: thesis.Models, data: str, limit: int | None, per_prompt: str
+) -> pd.DataFrame:
     dataset = load_dataset(data, thesis.DATA)
     dataset = replace(dataset, questions=dataset.questions[:limit])
-    rows = thesis.experiment(table, dataset, models).run(progress=False)
+    rows = thesis.experiment(table, dataset, models, per_prompt=per_prompt).run(progress=False)
     rows["cluster"] = rows["question_id"].map(document_clusters(dataset))
     for name, metric in STRING_METRICS.items():
         rows[name] = measure_answers(rows, metric)

@@ -377,27 +377,36 @@ def _cassette_checks(path: Path) -> Iterator[_Entry]:
 
 
 def _labels_by_place(grades: pd.DataFrame) -> Iterator[_Entry]:
-    """Test whether the grades of prompts with several answers depend on the answer's place there.
-
-    The answers of a prompt are in random order, so that grades and places are independent: a
-    chi-squared test of their table, with the shares of each grade by place.
-    """
+    """Test the grades of prompts with several answers, which are there in random order."""
     if "judge_shown" not in grades:
         return
     several = grades[pd.to_numeric(grades["judge_shown"]) > 1]
-    counts = pd.crosstab(several["judge_position"], several["grade"])
+    scored = several.dropna(subset="grade").astype({"judge_position": int, "grade": int})
+    labels = "grade " + scored["grade"].astype(str)
+    p, words = labels_by_place(scored["judge_position"], labels)
+    if not np.isnan(p):
+        flagged = len(several) if p < 0.05 else 0
+        yield _entry(RIGHT, "labels by place", flagged, len(several), words)
+
+
+def labels_by_place(places: Sequence[Any], labels: Sequence[Any]) -> tuple[float, str]:
+    """Test whether labels depend on the place of their item in the prompt (chi-squared): a small
+    model may label the first item so and the second so, whatever they are.
+
+    ``places`` and ``labels``: one each for every item that shared its prompt; missing labels are
+    left out. Return p (NaN with one place or one label: nothing to test) and what was found, with
+    the shares of each label by place.
+    """
+    counts = pd.crosstab(pd.Series(places, name="place"), pd.Series(labels, name="label"))
     if min(counts.shape) < 2:
-        return
+        return np.nan, "one item a prompt, or one label alone: no place to depend on"
     p = chi2_contingency(counts).pvalue
     parts = [f"p = {p:.2g} (chi-squared)"]
     shares = counts.div(counts.sum(axis=1), axis=0)
     for place, row in shares.iterrows():
-        of_place = ", ".join(f"grade {grade:g} {share:.0%}" for grade, share in row.items())
-        parts.append(f"place {place:g}: {of_place}")
-    flagged = 0
-    if p < 0.05:
-        flagged = len(several)
-    yield _entry(RIGHT, "labels by place", flagged, len(several), "; ".join(parts))
+        of_place = ", ".join(f"{label} {share:.0%}" for label, share in row.items())
+        parts.append(f"place {place}: {of_place}")
+    return p, "; ".join(parts)
 
 
 def run_parts(rows: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, list[str]]]:

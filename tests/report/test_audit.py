@@ -20,11 +20,12 @@ from experiment_parts import (
 from fake_ollama import FakeOllama, Fault
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import chi2
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import load_rows
 from ragbench.records import Hit
-from ragbench.report.audit import audit, audit_rows, render
+from ragbench.report.audit import audit, audit_rows, labels_by_place, render
 
 RIGHT = "share of grade 5"
 
@@ -195,6 +196,17 @@ def test_grades_that_go_by_the_place_in_the_prompt_are_counted_with_their_shares
     assert counts(fair, RIGHT, "labels by place") == [0, 120]
     alone = audit(rows.assign(judge_shown=1))
     assert "labels by place" not in set(alone["check"])
+
+
+def test_labels_that_follow_the_place_are_found_by_hand():
+    labels = ["Yes"] * 8 + ["No"] * 2 + ["Yes"] * 2 + ["No"] * 8
+    p, words = labels_by_place([1] * 10 + [2] * 10, labels)
+    # Yates: 20 (|8 * 8 - 2 * 2| - 10)^2 / 10^4 = 5
+    assert p == pytest.approx(chi2.sf(5, 1))
+    assert words.endswith("(chi-squared); place 1: No 20%, Yes 80%; place 2: No 80%, Yes 20%")
+    p, words = labels_by_place([1, 1], ["Yes", "No"])
+    assert np.isnan(p)
+    assert "one item a prompt" in words
 
 
 def test_of_several_rows_of_one_context_the_scored_one_counts(tmp_path):
