@@ -464,9 +464,7 @@ def thesis_rows(
     return rows
 
 
-def _live_thesis_rows(
-    table: str, models: thesis.Models, data: str, limit: int | None, per_prompt: str
-) -> pd.DataFrame:
+def _live_thesis_rows(table: str, models: thesis.Models, data: str, limit: int | None, per_prompt: str) -> pd.DataFrame:
     dataset = load_dataset(data, thesis.DATA)
     dataset = replace(dataset, questions=dataset.questions[:limit])
     rows = thesis.experiment(table, dataset, models, per_prompt=per_prompt).run(progress=False)

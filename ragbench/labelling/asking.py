@@ -253,7 +253,8 @@ def _joint_schema(schema: type[BaseModel]) -> type[BaseModel]:
     if isinstance(label, type) and issubclass(label, BaseModel):
         label = label.model_fields["verdict"].annotation
     closed = ConfigDict(extra="forbid")
-    numbered = create_model("Numbered", __config__=closed, number=(int, Field(ge=1)), label=label)
+    fields: dict[str, Any] = {"number": (int, Field(ge=1)), "label": label}
+    numbered = create_model("Numbered", __config__=closed, **fields)
     listed = (list[numbered], Field(max_length=MOST_ITEMS))  # type: ignore[valid-type]
     return create_model("JointLabels", __config__=closed, labels=listed)
 

@@ -131,7 +131,7 @@ def ragchecker_labels(
     for check in checks:
         columns = [next(labels) for _ in check.texts]
         if check.field.endswith("chunks"):
-            table = tuple(zip(*columns, strict=True)) or ((),) * len(check.claims)
+            table = tuple(zip(*columns, strict=True)) or ((),) * len(check.claims or ())
         else:
             (table,) = columns
         place = check.place
@@ -155,10 +155,9 @@ def ragchecker_calls(results: Sequence[RagResult], joint: bool = False) -> dict[
     n_checks: dict[Any, int] = {}  # by what makes prompts equal
     for check in _missing_checks(rows):
         unknown = getattr(rows[check.place], check.field.split("_")[0])
+        parts: dict[Any, int] = dict.fromkeys(check.claims or (), 1)
         if check.claims is None:
             parts = {unknown: claim_count(unknown)}
-        else:
-            parts = dict.fromkeys(check.claims, 1)
         if joint:
             parts = {check.claims or unknown: int(any(parts.values()))}
         for text in filter(str.strip, check.texts):

@@ -372,7 +372,13 @@ def _row(pairs: pd.DataFrame, scale: Sequence[int]) -> dict[str, Any]:
     is_best = person == max(scale)
     intervals = {
         "accuracy": _share(given == person, conversation),
-        "kappa": kappa(person, given, weights="quadratic", labels=scale, cluster=conversation),
+        "kappa": kappa(
+            person.tolist(),
+            given.tolist(),
+            weights="quadratic",
+            labels=scale,
+            cluster=conversation.tolist(),
+        ),
         "sensitivity": _share(~best_given[~is_best], conversation[~is_best]),
         "specificity": _share(best_given[is_best], conversation[is_best]),
     }

@@ -9,7 +9,7 @@ import functools
 import hashlib
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +29,11 @@ from ragbench.stats.tables import rows_by_scale
 
 GRADE_COLUMNS = tuple(f"grade {grade}" for grade in GRADES)
 PROMPT = "thesis_grade"
-_SIZES = {"one": 1, "ten": 10, "systems": sys.maxsize}  # most answers in a prompt
+_SIZES: Mapping[str | int, int] = {
+    "one": 1,
+    "ten": 10,
+    "systems": sys.maxsize,
+}  # most answers in a prompt
 MAX_CHARS = 4000  # of one answer in a prompt; a one-sentence answer has 200
 
 

@@ -132,7 +132,7 @@ class LabelItem:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def append_labels(path: str | Path, labels: pd.DataFrame | Iterable[Mapping[str, str]]) -> None:
+def append_labels(path: str | Path, labels: pd.DataFrame | Iterable[dict[str, str]]) -> None:
     """Append rows with the columns `LABEL_COLUMNS` (``at`` and ``note`` may be missing) to a label
     file, new or old.
 
@@ -295,7 +295,9 @@ def _agreement(both: pd.DataFrame, kind: _LabelKind, resamples: int) -> dict[str
         within_one = steps.abs().le(1).mean()
     equal = binomial_ci(int((first == second).sum()), len(both))
     labels = list(dict.fromkeys([*kind.labels, *sorted({*first, *second})]))
-    beyond_chance = kappa(first, second, weights=weights, labels=labels, resamples=resamples)
+    beyond_chance = kappa(
+        first.tolist(), second.tolist(), weights=weights, labels=labels, resamples=resamples
+    )
     intervals = equal.columns("agreement") | beyond_chance.columns("kappa")
     return {"n": len(both), **intervals, "within_one": within_one}
 
@@ -340,8 +342,10 @@ class Session:
         labels: defaultdict[tuple[str, str], _Label] = defaultdict(lambda: _Label("", ""))
         if self.path.is_file() and self.path.stat().st_size:
             rows = current(load_labels(self.path), self.kind.name)
-            for row in rows[rows["annotator"] == self.annotator].itertuples():
-                labels[row.item, row.aspect] = _Label(row.label, row.note)
+            own = rows[rows["annotator"] == self.annotator]
+            cells = own[["item", "aspect", "label", "note"]].to_numpy().tolist()
+            for item, aspect, label, note in cells:
+                labels[item, aspect] = _Label(label, note)
         return labels
 
     def _place(self, name: str) -> str:

@@ -72,7 +72,9 @@ def better_of_two(
         bound="label",
         empty="(empty)",
     )
-    chosen = step.ask(model, {**options, "ids": ids}, **both.to_dict("list"))
+    chosen = step.ask(
+        model, {**options, "ids": ids}, **{field: both[field].tolist() for field in columns}
+    )
     table = pd.DataFrame({"shown_first": chosen[::2], "shown_second": chosen[1::2]}, dtype=float)
     wins = (table["shown_first"] == 1) * 1.0 + (table["shown_second"] == 2)
     table["preference"] = wins.div(2).where(table.notna().all(axis=1))

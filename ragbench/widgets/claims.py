@@ -76,12 +76,12 @@ class ClaimInspector(Panel):
     @property
     def result(self) -> RagResult:
         """The result that is shown."""
-        return self.results[self.choice.value]
+        return self.results[self._place]
 
     @property
     def metrics(self) -> dict[str, float]:
         """The eleven metrics of the result that is shown, in [0, 1]; NaN where undefined."""
-        return self._scores.loc[self.choice.value, list(CLAIM_METRICS)].to_dict()
+        return {name: self._scores[name][self._place] for name in CLAIM_METRICS}
 
     def show(self, result_id: str | int) -> None:
         """Show the result with this id; ConfigError for an unknown one."""
@@ -104,40 +104,42 @@ class ClaimInspector(Panel):
             rows.append((claim_text(claim), (label, *labels)))
         return rows
 
-    def _list(self, words: str, width: str, show: Callable[[], None]) -> w.Dropdown:
-        chooser = w.Dropdown(description=words, layout=w.Layout(width=width))
+    def _list(self, words: str, width: str, show: Callable[[Any], None]) -> w.Dropdown:
+        chooser = w.Dropdown(description=words, layout={"width": width})
         # Without a value while its options change.
-        chooser.observe(lambda change: change["new"] is not None and show(), "value")
+        chooser.observe(lambda change: change["new"] is not None and show(change["new"]), "value")
         return chooser
 
-    def _sort(self) -> None:
+    def _sort(self, name: str) -> None:
         """List the results, the worst first by the chosen metric, undefined ones last."""
-        name = self.order.value
-        marks = pd.Series("", self._scores.index)
+        shown = pd.Series("", self._scores.index)
         if name != _AS_GIVEN:
             less_is_better = name in LOWER_IS_BETTER
             worst_first = self._scores[name].sort_values(
                 ascending=not less_is_better, kind="stable"
             )
-            marks = worst_first.map(_number) + "  "
+            shown = worst_first.map(_number) + "  "
+        self._order = shown.index.tolist()
         options = []
-        for place, mark in marks.items():
+        for place in self._order:
             result = self.results[place]
             question = " ".join(result.question.split())
-            options.append((f"{mark}{result.id}: {question:.60}", place))
+            options.append((f"{shown[place]}{result.id}: {question:.60}", place))
         self.choice.options = options
         self.choice.index = 0
 
-    def _show_result(self) -> None:
-        scores = self._scores.loc[self.choice.value]
+    def _show_result(self, place: int) -> None:
+        self._place = place
+        scores = self._scores.iloc[place]
         numbers = [[name.replace("_", " "), _number(scores[name])] for name in CLAIM_METRICS]
         sides = {side: self.rows(side) for side in _SIDES}
         relevant = set()
         for _, labels in sides["reference"]:
             relevant |= {i for i, label in enumerate(labels) if i and label == _ENTAILED}
+        number = self._order.index(place) + 1
         self.page.value = HTML.checked(
             self.result,
-            f"result {self.choice.index + 1} of {len(self.results)}, id {self.result.id}",
+            f"result {number} of {len(self.results)}, id {self.result.id}",
             {side: (other, sides[side]) for side, (other, *_) in _SIDES.items()},
             _LOOKS,
             relevant,
@@ -162,7 +164,8 @@ def _scores_of(result: RagResult) -> dict[str, Any]:
     if gaps:
         note = f"not checked, or unread labels: {', '.join(gaps)}".replace("_", " ")
         return dict.fromkeys(CLAIM_METRICS, math.nan) | {"note": note}
-    scores = claim_metrics_table([result]).iloc[0].to_dict()
+    row = claim_metrics_table([result]).iloc[0]
+    scores = {name: row[name] for name in (*CLAIM_METRICS, *COUNTS)}
     # a matrix without rows does not tell how many chunks there were
     scores["n_chunks"] = len(result.chunks)
     counts = []

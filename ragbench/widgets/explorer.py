@@ -168,7 +168,7 @@ def _as_retrievers(retrievers: Mapping[str, Any]) -> dict[str, Any]:
 
 def _as_questions(questions: Dataset | Sequence[Question]) -> dict[str, Question]:
     """Return the questions by their text on one line; of equal texts the first."""
-    listed = list(getattr(questions, "questions", questions))
+    listed = list(questions.questions if isinstance(questions, Dataset) else questions)
     if not listed or not all(isinstance(question, Question) for question in listed):
         raise ConfigError(
             f"questions is {questions!r:.60}", "at least one Question", "pass dataset.questions"

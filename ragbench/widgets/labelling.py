@@ -179,7 +179,7 @@ class LabellingTool(Panel):
         if labels.empty:
             return {}
         others = self._others().groupby("annotator", sort=False)
-        return {name: agreement(labels, own, resamples=500) for name, own in others}
+        return {str(name): agreement(labels, own, resamples=500) for name, own in others}
 
     def _others(self) -> pd.DataFrame:
         """What everybody else says, from the label files of the folder."""
