@@ -67,6 +67,11 @@ def test_hits_count_by_document_and_a_document_gains_once():
     assert value("R@3", [hit.chunk for hit in found], {"d2"}) == 1.0
 
 
+def test_an_id_that_comes_twice_gains_where_it_comes_first():
+    table = rank_table([["a", "x", "a"]], [{"a"}], ["RR", "P@2", "AP"])
+    assert table.to_numpy().tolist() == [[1, 0.5, 1]]
+
+
 def test_nothing_relevant_is_undefined_and_nothing_found_is_zero():
     assert all(map(math.isnan, rank_scores(["a"], set()).values()))
     assert math.isnan(value("nDCG", ["a"], {"a": 0}))

@@ -858,6 +858,12 @@ def test_columns_may_be_numbers():
     assert stats.compare_scores(rows, [0])["difference"].tolist() == [0.5]
 
 
+def test_a_pair_of_systems_needs_one_question_scored_for_both():
+    rows = pd.DataFrame({"question_id": [1, 1, 2, 3], "system": list("abbc"), "m": 1.0})
+    table = stats.compare_scores(rows, ["m"])
+    assert table[["a", "b", "n"]].to_numpy().tolist() == [["a", "b", 1]]
+
+
 @pytest.mark.parametrize("resamples", [-1, 2.5])
 def test_resamples_are_a_whole_number(resamples):
     with pytest.raises(ConfigError, match=f"resamples {resamples}"):
