@@ -12,6 +12,8 @@ from fake_ollama import FakeOllama
 
 import ragbench as rb
 from ragbench.cli import _run_summary, main
+from ragbench.notebooks import execute
+from ragbench.paths import packaged_data
 from ragbench.report.export import export, export_scores
 from ragbench.report.factors import measured
 from ragbench.report.scores import save_scores
@@ -144,3 +146,66 @@ def test_the_methods_say_the_clusters_and_intervals_of_the_tables(roads):
         methods = (folder / name / "methods.md").read_text()
         assert "Clusters of questions: 12 by topic." in methods
         assert "exact binomial for the effective number of values" in methods
+
+
+CODE = """
+from ragbench.experiment.axes import GENERATORS
+
+
+class Reader:
+    name = "reader"
+
+    def answer(self, question, context):
+        if "Person3 " in question:
+            raise ValueError("cannot answer this")
+        return context
+
+
+GENERATORS["reader"] = Reader
+"""
+YAML = """
+name: noted
+folder: run
+code: mine.py
+data: {people: {questions: q.csv, documents: docs}}
+chunker: {use: token_chunks, size: 12, overlap: 0}
+retriever: {a: BM25, b: {use: BM25, k1: 0.1, b: 1.0}}
+k: 2
+N: [6, 12]
+match: exact_subsequence
+generator: reader
+"""
+
+
+@pytest.mark.slow
+def test_notebook_91_shows_what_the_export_has(tmp_path):
+    (tmp_path / "docs").mkdir()
+    data = people(24)
+    for document in data.documents:
+        (tmp_path / "docs" / f"{document.id}.txt").write_text(document.text)
+    questions = pd.DataFrame([(q.text, q.answer, *q.references) for q in data.questions])
+    questions.columns = ["question", "answer", "references"]
+    questions.assign(topic=questions.index // 2).to_csv(tmp_path / "q.csv", index=False)
+    (tmp_path / "mine.py").write_text(CODE)
+    (tmp_path / "experiment.yaml").write_text(YAML)
+    parameters = {"EXPERIMENT": str(tmp_path / "experiment.yaml"), "EXPORT": True}
+    source = packaged_data("notebooks", "91_your_experiment.ipynb")
+    done = execute(source, parameters, out=tmp_path / "done.ipynb").read_text(encoding="utf-8")
+    tables = tmp_path / "run" / "export" / "tables"
+    shown = pd.read_csv(tables / "retriever_contained.csv")
+    assert shown["clusters"].eq(12).all()
+    noted = pd.read_csv(tmp_path / "run" / "figures" / "91_retriever.csv")
+    drawn = pd.read_csv(tmp_path / "run" / "export" / "figures" / "retriever_contained.csv")
+    for frame in (noted, drawn):
+        columns = ["difference", "low", "high", "p_holm", "n", "clusters", "missing"]
+        pd.testing.assert_frame_equal(frame[columns], shown[columns], rtol=1e-5, check_dtype=False)
+    lines = (tables / "overview.md").read_text().splitlines()
+    heads, _, *body = [line.split("|") for line in lines if line.startswith("|")]
+    cells = [
+        row[place].strip()
+        for place, head in enumerate(heads)
+        if head.strip().startswith(("ir score", "contained"))
+        for row in body
+    ]
+    assert len(cells) == 2 * 2 * 2  # measures, retrievers, N
+    assert all(cell in done for cell in cells)
