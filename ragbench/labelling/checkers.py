@@ -52,13 +52,18 @@ class ModelChecker:
         texts = as_list(texts, "texts")
         sentences = [claim_text(claim) for claim in as_list(claims, "claims", object)]
         pairs = list(dict.fromkeys(itertools.product(filter(str.strip, texts), sentences)))
+        label_of = dict(zip(pairs, self._labels(pairs), strict=True))
+        return [[label_of.get((text, claim), NEUTRAL) for text in texts] for claim in sentences]
+
+    def _labels(self, pairs: Sequence[tuple[str, str]]) -> list[str | None]:
+        """Ask about pairs of a text and a claim."""
         prompts = [f"Document: {text}\nClaim: {claim}" for text, claim in pairs]
         options = {"step": "claim check", "num_predict": BOUNDS["label"], **self.options}
-        label_of: dict[tuple[str, str], str | None] = {}
+        labels: list[str | None] = []
         unread = []
-        for pair, reply in zip(pairs, ask(self.model, prompts, **options), strict=True):
+        for reply in ask(self.model, prompts, **options):
             verdict = _VERDICT.match(reply.text) if reply.ok else None
-            label_of[pair] = verdict and _LABELS[verdict[1].lower()]
+            labels.append(verdict and _LABELS[verdict[1].lower()])
             if not verdict:
                 unread.append(reply.text[:80])
         if unread:
@@ -66,6 +71,6 @@ class ModelChecker:
                 f"{len(unread)} of {len(pairs)} claims got no label, since the reply is not Yes or "
                 f"No, such as {unread[0]!r}: use a model made for this form, such as "
                 "ollama:bespoke-minicheck",
-                stacklevel=2,
+                stacklevel=3,
             )
-        return [[label_of.get((text, claim), NEUTRAL) for text in texts] for claim in sentences]
+        return labels
