@@ -45,6 +45,14 @@ def file(*records: dict, **rest) -> dict:
     return {"results": copy.deepcopy([*records])} | rest
 
 
+def test_a_check_with_an_unread_label_is_left_out_when_it_is_written():
+    (row,) = read_ragchecker(file(RECORD | {"answer2response": ["Neutral", None]})).to_dict()[
+        "results"
+    ]
+    assert RECORD.keys() - row.keys() == {"answer2response"}
+    assert row["retrieved2answer"] == [["Entailment", "Neutral"]]
+
+
 def test_fields_arrive_under_the_names_of_the_metrics():
     (result,) = read_ragchecker(file(RECORD)).results
     assert (result.id, result.question, result.reference, result.response) == (
