@@ -11,13 +11,15 @@ asked for at the start and the end); 37,020 replies replayed in under 5 s.
 from __future__ import annotations
 
 import argparse
+import json
+import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import ollama
@@ -84,9 +86,9 @@ def overhead(count: int, rounds: int) -> None:
         print(f"  {name:<16}{wall / count * 1e3:7.2f} ms, CPU {cpu / count * 1e3:6.2f} ms {ratios}")
 
 
-def replay(count: int) -> None:
-    """Print the time to replay a thesis-sized cassette."""
-    context = "A passage of the usual length, of which there are a thousand tokens. " * 65
+def replay(count: int, passages: int) -> None:
+    """Print the time to replay a cassette of prompts with so many passages."""
+    context = "A passage of the usual length, of which there are a thousand tokens. " * passages
     prompts = [f"Question {number}\n{context}" for number in range(count)]
     model = chat_model("ollama:llama3:8b", host="http://127.0.0.1:9")
     with tempfile.TemporaryDirectory() as folder:
@@ -94,7 +96,16 @@ def replay(count: int) -> None:
         fill(path, model, prompts)
         cassette = Cassette(path, mode="replay")
         wall, cpu = timed(lambda: ask(model, prompts, cassette=cassette))
-    print(f"\nReplay of {count:,} replies: {wall:.2f} s, CPU {cpu:.2f} s")
+        _, plain = timed(lambda: read_plainly(path))
+    print(f"\nReplay of {count:,} replies: {wall:.2f} s, CPU {cpu:.2f} s", end="")
+    print(f"; plain SQLite and json {plain:.2f} s, {cpu / plain:.2f} x")
+
+
+def read_plainly(path: Path) -> None:
+    """Read each recorded answer by its key."""
+    with closing(sqlite3.connect(path)) as db:
+        for (key,) in db.execute("SELECT key FROM replies").fetchall():
+            json.loads(db.execute("SELECT answer FROM replies WHERE key = ?", (key,)).fetchone()[0])
 
 
 def fill(path: Path, model: object, prompts: list[str]) -> None:
@@ -119,7 +130,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer calls and rounds")
     quick = parser.parse_args().quick
     overhead(40, 3 if quick else 9)
-    replay(2000 if quick else THESIS_GRADES)
+    replay(10_000, 1)
+    replay(2000 if quick else THESIS_GRADES, 65)
 
 
 if __name__ == "__main__":

@@ -135,7 +135,7 @@ def _ollama() -> Check:
 
     do = f"{START_OLLAMA}; then for instance `ollama pull llama3:8b`. Without it: smollm2"
     try:
-        names = [redact(name) for name in OllamaServer(timeout_s=2.0, ask_s=2.0).models()]
+        names = [redact(name) for name in OllamaServer(timeout_s=2.0).models()]
     except Exception as error:  # of ollama, httpx and json
         why = redact(f"{type(error).__name__}: {error}")
         return Check(

@@ -36,9 +36,8 @@ _MAX_TOKENS = 256  # the model card's limit; the tokenizer file itself says 128
 _DIMENSION = 384
 _MAX_BYTES = 1_100  # about what MiniLM reads of a text
 _BYTES_PER_SECOND = 13_000  # that it embeds on an ordinary core
+_WAIT_S = 10.0  # for another process that writes
 _BLOCK = 512  # texts embedded between two writes to disk
-_MOST_MARKS = 500  # keys of one query of the cache
-_UNLOCKED = 16  # so many texts are embedded without waiting for other processes
 _SAMPLE = 50  # texts whose language is looked at
 # of them in other languages than English are not worth a warning: quotations, tables, names
 _FEW_FOREIGN = 0.1
@@ -113,32 +112,29 @@ class MiniLM(_Arrays):
 
     def seconds_for(self, texts: Sequence[str]) -> float:
         """Say about how long it takes to embed texts."""
-        lengths = [len(text.encode(errors="replace")) for text in texts]
-        bytes_read = sum(min(length, _MAX_BYTES) for length in lengths)
+        bytes_read = sum(min(len(text.encode(errors="replace")), _MAX_BYTES) for text in texts)
         return bytes_read / _BYTES_PER_SECOND / cores()
 
     def unread_share(self, texts: Sequence[str]) -> float:
         """Return the share of the texts' tokens beyond the 256 that it reads, by 500 texts."""
-        step = max(1, len(texts) // _SAMPLE_OF_LENGTHS)
-        encodings = default_tokenizer().encode_batch_fast(list(texts[::step]))
+        sample = list(texts[:: max(1, len(texts) // _SAMPLE_OF_LENGTHS)])
+        encodings = default_tokenizer().encode_batch_fast(sample)
         lengths = np.array([len(encoding.ids) for encoding in encodings])
         unread = np.maximum(lengths - _MAX_TOKENS, 0)
         return float(unread.sum() / max(1, lengths.sum()))
 
     def warn_of_language(self, texts: Sequence[str]) -> None:
         """Warn of texts in other languages than English, which alone it knows."""
-        step = max(1, len(texts) // _SAMPLE)
-        sample = texts[::step]
+        sample = texts[:: max(1, len(texts) // _SAMPLE)]
         foreign = other_languages([text] for text in sample)
-        if sum(foreign.values()) <= _FEW_FOREIGN * len(sample):
-            return
-        counts = ", ".join(f"{n} {name.capitalize()}" for name, n in foreign.items())
-        warnings.warn(
-            f"of {len(sample)} texts looked at, {counts}: all-MiniLM-L6-v2 knows English, its "
-            "vectors say little of them. Name a multilingual model: embedder: ollama:bge-m3 "
-            "(docs/models.md)",
-            stacklevel=3,
-        )
+        if sum(foreign.values()) > _FEW_FOREIGN * len(sample):
+            counts = ", ".join(f"{n} {name.capitalize()}" for name, n in foreign.items())
+            warnings.warn(
+                f"of {len(sample)} texts looked at, {counts}: all-MiniLM-L6-v2 knows English, its "
+                "vectors say little of them. Name a multilingual model: embedder: ollama:bge-m3 "
+                "(docs/models.md)",
+                stacklevel=3,
+            )
 
 
 @functools.lru_cache(maxsize=2)
@@ -172,7 +168,7 @@ _DO = {
 }
 
 
-class OllamaEmbedder(_Arrays):
+class _OllamaEmbedder(_Arrays):
     """An embedding model behind Ollama, such as bge-m3, through the package ``ollama``.
 
     Parameters
@@ -209,23 +205,20 @@ class OllamaEmbedder(_Arrays):
         first = self.model_id
         vectors = _checked(self._vectors(texts), len(texts), repr(self))
         if self._name_and_digest() != first:
-            raise self._failure(
-                "unusable", "was replaced by another model under its name meanwhile"
-            )
+            what = "was replaced by another model under its name meanwhile"
+            raise self._failure("unusable", what)
         return vectors
 
     def _vectors(self, texts: Sequence[str]) -> list[Sequence[float]]:
         try:
             embed = self._server.client.embed
-            reply = self._request(embed, self.name, list(texts), truncate=False)
-            return list(reply.embeddings)
+            return self._request(embed, self.name, list(texts), truncate=False).embeddings
         except ModelError as error:
             if getattr(error, "kind", "") != "truncated":
                 raise
         text = max(texts, key=len)  # the server does not say which
-        raise self._failure(
-            "truncated", f"{text[:60]!r}... of {len(text)} characters is too long", text=text
-        )
+        what = f"{text[:60]!r}... of {len(text)} characters is too long"
+        raise self._failure("truncated", what, text=text)
 
     def _name_and_digest(self) -> str:
         full_name = self._server.full_name(self.name)
@@ -351,7 +344,7 @@ class CachedEmbeddings(_Arrays):
     def _open(self) -> Iterator[sqlite3.Connection]:
         """Open the file; DataError, with its name, where it is damaged, foreign, full or gone."""
         try:
-            with self._lock, closing(sqlite3.connect(self.path, timeout=60)) as db:
+            with self._lock, closing(sqlite3.connect(self.path, timeout=_WAIT_S)) as db:
                 # another process is just setting it
                 with contextlib.suppress(sqlite3.OperationalError):
                     db.execute("PRAGMA journal_mode=WAL")
@@ -415,9 +408,7 @@ class CachedEmbeddings(_Arrays):
 
     def _check_lengths(self, vectors: Iterable[bytes]) -> None:
         lengths = {len(vector) / 4 for vector in vectors}  # a number has 4 bytes
-        longest = max(lengths)
-        expected = getattr(self.embedder, "dimension", longest)
-        if len(lengths) > 1 or longest % 1 or longest != expected:
+        if len(lengths) > 1 or lengths != {getattr(self.embedder, "dimension", min(lengths))}:
             numbers = ", ".join(f"{length:g}" for length in sorted(lengths))
             raise ModelError(
                 f"{self.model_id} has vectors of lengths [{numbers}]",
@@ -429,23 +420,14 @@ class CachedEmbeddings(_Arrays):
         self, missing: dict[bytes, str], queries: bool, db: sqlite3.Connection
     ) -> dict[bytes, bytes]:
         """Embed in blocks, each kept before the next begins: a run that is killed loses one."""
-        from filelock import FileLock
         from tqdm.auto import tqdm
 
         keys = sorted(missing, key=lambda key: len(missing[key]))  # like lengths share batches
         size = getattr(self.embedder, "block", _BLOCK)
         blocks = [keys[start : start + size] for start in range(0, len(keys), size)]
-        # Of two processes with the same texts each embeds half; a question waits for nobody.
-        lock: Any = contextlib.nullcontext()
-        if len(keys) > _UNLOCKED:
-            lock = FileLock(f"{self.path}.lock")
         vectors: dict[bytes, bytes] = {}
         for block in tqdm(blocks, desc="embedding", disable=len(blocks) < 2):
-            with lock:
-                vectors |= _select(db, block)
-                texts = {key: missing[key] for key in block if key not in vectors}
-                if texts:
-                    vectors |= self._keep(texts, queries, db)
+            vectors |= self._keep({key: missing[key] for key in block}, queries, db)
         return vectors
 
     def _keep(
@@ -469,13 +451,9 @@ class CachedEmbeddings(_Arrays):
 
 def _select(db: sqlite3.Connection, keys: Iterable[bytes]) -> dict[bytes, bytes]:
     """Return the vectors that are there."""
-    keys = list(keys)
     vectors: dict[bytes, bytes] = {}
-    for start in range(0, len(keys), _MOST_MARKS):
-        part = keys[start : start + _MOST_MARKS]
-        marks = ",".join("?" * len(part))
-        sql = f"SELECT key, value FROM vectors WHERE key IN ({marks})"
-        vectors.update(db.execute(sql, part))
+    for key in keys:
+        vectors.update(db.execute("SELECT key, value FROM vectors WHERE key = ?", (key,)))
     return vectors
 
 
@@ -514,7 +492,7 @@ def _checked(vectors: Any, n: int, name: str) -> np.ndarray:
 
 # Name, or what stands before the colon in "ollama:NAME" -> what makes it of the rest and the
 # options.
-EMBEDDERS: dict[str, Callable[..., Embeddings]] = {"minilm": MiniLM, "ollama": OllamaEmbedder}
+EMBEDDERS: dict[str, Callable[..., Embeddings]] = {"minilm": MiniLM, "ollama": _OllamaEmbedder}
 
 
 def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
@@ -527,24 +505,18 @@ def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
     options : of the class, such as ``host`` of Ollama. ConfigError for an unknown name or option.
     """
     kind, colon, rest = name.partition(":")
-    is_whole = {"ollama": rest != "", "minilm": not colon}.get(kind, True)
-    if kind not in EMBEDDERS or not is_whole:
+    needs_rest = {"ollama": True, "minilm": False}.get(kind, bool(colon))
+    if kind not in EMBEDDERS or needs_rest != bool(rest):
         raise unknown("embedder", name, {*EMBEDDERS, "ollama:NAME"} - {"ollama"})
     make = EMBEDDERS[kind]
-    valid = {*inspect.signature(make).parameters} - {"name"}
-    check_known(f"option of {name}", options, valid)
-    if colon:
-        return CachedEmbeddings(make(rest, **options))
-    return CachedEmbeddings(make(**options))
+    check_known(f"option of {name}", options, {*inspect.signature(make).parameters} - {"name"})
+    arguments = [rest] if rest else []
+    return CachedEmbeddings(make(*arguments, **options))
 
 
 def embed_distinct(embedder: Embeddings, texts: Sequence[str]) -> dict[str, np.ndarray]:
     """Embed distinct texts in one call; a text without a word is the zero vector."""
-    with_words = [text for text in texts if text.strip()]
-    distinct = list(dict.fromkeys(with_words))
-    rows = np.zeros((0, 1), np.float32)
-    if distinct:
-        rows = as_array(embedder, distinct)
-    vectors = dict(zip(distinct, rows, strict=True))
+    distinct = list(dict.fromkeys(text for text in texts if text.strip()))
+    rows = as_array(embedder, distinct) if distinct else np.zeros((0, 1), np.float32)
     zero = np.zeros(rows.shape[1], np.float32)
-    return {text: vectors.get(text, zero) for text in texts}
+    return dict.fromkeys(texts, zero) | dict(zip(distinct, rows, strict=True))

@@ -80,6 +80,18 @@ class Hit:
     rank: int
 
 
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a mapping of a JSON object, for ``object_pairs_hook``; ValueError for a key that is
+    there twice.
+    """
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} is there twice")
+    return record
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why there is no answer or grade.

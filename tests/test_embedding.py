@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 from checks import refusals
 from fake_ollama import FakeOllama
-from filelock import FileLock
 from langchain_core.embeddings import Embeddings
 from safetensors.numpy import load_file, save_file
 from scipy.special import ndtr, softmax
@@ -30,7 +29,6 @@ from ragbench.embedding import (
     EMBEDDERS,
     CachedEmbeddings,
     MiniLM,
-    OllamaEmbedder,
     make_embedder,
 )
 from ragbench.errors import ConfigError, DataError, ModelError
@@ -375,7 +373,9 @@ def requests(server):
 def test_a_model_behind_ollama_is_asked_in_batches_and_kept_under_its_digest(tmp_path):
     texts = [f"text {'x' * i}" for i in range(40)]
     with served() as server:
-        cached = CachedEmbeddings(OllamaEmbedder("Letters", server.url), folder=tmp_path)
+        cached = CachedEmbeddings(
+            make_embedder("ollama:Letters", host=server.url).embedder, folder=tmp_path
+        )
         assert cached.embed_array(texts)[:, 0].tolist() == list(map(len, texts))
         batches = [(len(request["input"]), request["truncate"]) for request in requests(server)]
         assert batches == [(16, False), (16, False), (8, False)]
@@ -396,7 +396,9 @@ def test_a_model_replaced_while_it_embeds_leaves_no_vectors(tmp_path):
         return vectors(texts)
 
     with served(replaced) as server:
-        cached = CachedEmbeddings(OllamaEmbedder("letters", server.url), folder=tmp_path)
+        cached = CachedEmbeddings(
+            make_embedder("ollama:letters", host=server.url).embedder, folder=tmp_path
+        )
         with pytest.raises(ModelError, match="replaced by another model"):
             cached.embed_array(["a"])
     assert kept(cached) == 0
@@ -430,7 +432,7 @@ def too_long(texts):
 )
 def test_a_failure_behind_ollama_is_a_model_error_of_one_kind(reply, kind, message):
     with served(reply) as server:
-        embedder = OllamaEmbedder("letters", server.url, deadline_s=0.4)
+        embedder = make_embedder("ollama:letters", host=server.url, deadline_s=0.4).embedder
         with pytest.raises(ModelError, match=message) as caught:
             embedder.embed_array(["fine", "a long text"])
     assert getattr(caught.value, "kind", "") == kind
@@ -440,7 +442,9 @@ def test_a_failure_behind_ollama_is_a_model_error_of_one_kind(reply, kind, messa
 def test_a_chunk_that_is_too_long_is_named_by_its_id(tmp_path):
     chunks = [Chunk("a", "fine", "d"), Chunk("the-one", "a long text", "d")]
     with served(too_long) as server:
-        embedder = CachedEmbeddings(OllamaEmbedder("letters", server.url), folder=tmp_path)
+        embedder = CachedEmbeddings(
+            make_embedder("ollama:letters", host=server.url).embedder, folder=tmp_path
+        )
         with pytest.raises(ModelError, match=r"chunk 'the-one': (?s:.)*too long(?s:.)*smaller"):
             Dense(chunks, embedder).search(["fine"], 1)
 
@@ -448,10 +452,10 @@ def test_a_chunk_that_is_too_long_is_named_by_its_id(tmp_path):
 def test_a_model_or_server_that_is_not_there_is_said_before_any_vector_is_asked_for():
     missing = pytest.raises(ModelError, match=r"not among letters(?s:.)*ollama pull bge-m3")
     with served() as server, missing:
-        OllamaEmbedder("bge-m3", server.url).embed_array(["a"])
+        make_embedder("ollama:bge-m3", host=server.url).embedder.embed_array(["a"])
     assert not requests(server)
     with pytest.raises(ModelError, match="ollama serve") as caught:
-        OllamaEmbedder("letters", "http://127.0.0.1:9").embed_array(["a"])
+        make_embedder("ollama:letters", host="http://127.0.0.1:9").embedder.embed_array(["a"])
     assert caught.value.kind == "down"
 
 
@@ -536,26 +540,6 @@ def test_what_minilm_does_not_read_of_chunks_is_said_with_its_share(minilm):
     assert "share_not_read" not in settings
 
 
-def test_of_two_that_embed_the_same_texts_at_a_time_none_embeds_a_text_again(tmp_path):
-    class Slow(Letters):
-        def embed_documents(self, texts):
-            begun.wait(1)
-            time.sleep(0.2)
-            return super().embed_documents(texts)
-
-    begun = threading.Event()
-    texts = ["x" * i for i in range(1, 121)]
-    caches = [CachedEmbeddings(Slow(), folder=tmp_path) for _ in range(2)]
-    with ThreadPoolExecutor() as pool:
-        parts = (texts[:100], texts[20:])
-        results = pool.map(CachedEmbeddings.embed_array, caches, parts)
-        time.sleep(0.2)  # both have seen by now that no text is on disk
-        begun.set()
-        lengths = [vectors[:, 0].tolist() for vectors in results]
-    assert lengths == [[*range(1, 101)], [*range(21, 121)]]
-    assert sorted([*caches[0].embedder.asked, *caches[1].embedder.asked], key=len) == texts
-
-
 def test_the_first_that_open_a_new_cache_at_a_time_all_get_in(tmp_path):
     start = threading.Barrier(4)
 
@@ -568,15 +552,6 @@ def test_the_first_that_open_a_new_cache_at_a_time_all_get_in(tmp_path):
             folder = tmp_path / str(i)
             folder.mkdir()
             assert list(pool.map(embed, [folder] * 4)) == [[[1, 1], [2, 1]]] * 4
-
-
-def test_a_question_does_not_wait_for_what_another_process_embeds(tmp_path):
-    cache = CachedEmbeddings(Letters(), folder=tmp_path)
-    asking = threading.Thread(target=cache.embed_array, args=(["Who?"],))
-    with FileLock(f"{cache.path}.lock"):
-        asking.start()
-        asking.join(10)
-        assert not asking.is_alive()
 
 
 test_wrong_use_is_named = refusals(

@@ -10,7 +10,6 @@ import operator
 import re
 import warnings
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -27,6 +26,7 @@ from pydantic_core import PydanticCustomError
 
 from ragbench.errors import DataError, EmptyFileError, NotHereError
 from ragbench.paths import shared_data
+from ragbench.records import once
 
 _LISTED = 8
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -121,17 +121,6 @@ def _parsed(text: str, path: str | Path, line: int | None = None) -> Any:
     raise DataError(
         got, expected, "correct that place; a file with one record a line is named .jsonl"
     )
-
-
-def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a mapping of a JSON object, for ``object_pairs_hook``; ValueError for a key that is
-    there twice.
-    """
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"the key {twice!r} is there twice")
-    return record
 
 
 def read_json(path: str | Path) -> Any:

@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 import pandas as pd
 from pydantic import BaseModel
 
-from ragbench.data.files import Record, each_record, once, read_json, read_jsonl, read_text
+from ragbench.data.files import Record, each_record, read_json, read_jsonl, read_text
 from ragbench.data.ragchecker import RagResult, RagResults, read_ragchecker
 from ragbench.errors import ConfigError, DataError
+from ragbench.records import once
 from ragbench.text.escape import from_csv
 
 _CSVS = (".csv", ".tsv")

@@ -477,7 +477,6 @@ class _Tape:
             record,
             step="generation",
             prompt_id=answer.question_id,
-            confirmed=True,
         )
 
 
@@ -507,7 +506,7 @@ def _grade_one(judge: Any, name: str, question: Question, answer: Answer) -> Gra
     """Let an object grade one answer: a task of an executor. A failure is a grade that says so."""
     start = time.perf_counter()
     try:
-        (verdict,) = judge.grade_all([question], [answer])
+        (verdict,) = grade(judge, [question], [answer])
     except Exception as error:
         return Grade(question.id, None, name, failure=_failure(error))
     return replace(verdict, meta={"seconds": time.perf_counter() - start, **verdict.meta})

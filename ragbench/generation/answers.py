@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
+from langchain_core.language_models.chat_models import BaseChatModel
+
 from ragbench import llm
 from ragbench.errors import ConfigError, ModelError
 from ragbench.llm.asking import AskOptions
@@ -76,11 +78,16 @@ def generate(
     _check(questions, contexts)
     if model is None:
         raise not_named("generator", ", or an object with answer(question, context)")
-    if callable(getattr(model, "answer", None)):
+    if not isinstance(model, str | Mapping | BaseChatModel):
+        if not (hasattr(model, "answer") and isinstance(getattr(model, "name", None), str)):
+            raise ConfigError(
+                f"the generator {model!r:.60}",
+                "a chat model, its name, or an object with name and answer(question, context)",
+                "give it both, for instance class Mine: name = 'mine'; def answer(self, ...)",
+            )
         _refuse_options(options)
         return list(map(functools.partial(_answer_of, model), questions, contexts))
-    ids = options.get("ids")
-    requests = _requests(questions, contexts, with_documents, None if ids is None else list(ids))
+    requests = _requests(questions, contexts, with_documents, options.get("ids"))
     settings: AskOptions = {
         "step": "generation",
         "on_length": "keep",
@@ -88,11 +95,10 @@ def generate(
         **options,
     }
     replies = _ask_by_question(model, requests, settings)
-    answers = []
-    for request, reply in zip(requests, replies, strict=True):
-        facts = {**_facts_of(request.file), "concurrency": options.get("concurrency")}
-        answers.append(_as_answer(request, reply, facts))
-    return answers
+    shared = {"concurrency": options.get("concurrency")}
+    return [
+        _as_answer(request, reply, shared) for request, reply in zip(requests, replies, strict=True)
+    ]
 
 
 def _requests(
@@ -101,15 +107,14 @@ def _requests(
     with_documents: Prompt,
     ids: Sequence[str] | None,
 ) -> list[_Request]:
-    if ids is not None and len(ids) != len(questions):
-        raise ConfigError(
-            f"{len(ids)} ids for {len(questions)} prompts", "one per prompt", "check ids"
-        )
     requests = []
     for place, (question, context) in enumerate(zip(questions, contexts, strict=True)):
-        file, kind, fields = with_documents, "documents", {"query": question.text}
+        file = with_documents
+        kind = "documents"
+        fields = {"query": question.text}
         if context is None:
-            file, kind = PROMPTS["query_only"], "query only"
+            file = PROMPTS["query_only"]
+            kind = "query only"
         else:
             fields["documents"] = context
         name = f"{question.id}/{kind}" if ids is None else ids[place]
@@ -124,15 +129,11 @@ def _ask_by_question(
     the order of the requests.
     """
     turn = {request.question.id: place for place, request in enumerate(requests)}
-    places = sorted(
-        range(len(requests)),
-        key=lambda place: (turn[requests[place].question.id], len(requests[place].text)),
-    )
-    in_turn = [requests[place] for place in places]
-    texts = [request.text for request in in_turn]
+    in_turn = sorted(requests, key=lambda each: (turn[each.question.id], len(each.text)))
     settings["ids"] = [request.id for request in in_turn]
-    by_place = dict(zip(places, llm.ask(model, texts, **settings), strict=True))
-    return [by_place[place] for place in range(len(requests))]
+    replies = llm.ask(model, [request.text for request in in_turn], **settings)
+    of_request = dict(zip(map(id, in_turn), replies, strict=True))
+    return [of_request[id(request)] for request in requests]
 
 
 @functools.lru_cache(maxsize=64)
@@ -144,9 +145,10 @@ def _facts_of(file: Prompt) -> dict[str, Any]:
     return facts
 
 
-def _as_answer(request: _Request, reply: llm.Reply, facts: Mapping[str, Any]) -> Answer:
+def _as_answer(request: _Request, reply: llm.Reply, shared: Mapping[str, Any]) -> Answer:
     meta = {
-        **facts,
+        **_facts_of(request.file),
+        **shared,
         "held": reply.held,
         "prompt_estimate": estimate_tokens(request.text) + 4,  # for the template
         "cached": reply.cached,
@@ -179,13 +181,6 @@ def _check(questions: Any, contexts: Any) -> None:
             "one context (or None) per question",
             "repeat a question for each of its contexts",
         )
-    for question, context in zip(questions, contexts, strict=True):
-        if not isinstance(context, str | None):
-            raise ConfigError(
-                f"the context of question {question.id!r} is {type(context).__name__}",
-                "str, or None for the query alone",
-                "join the texts of a question's chunks",
-            )
 
 
 def _refuse_options(options: Mapping[str, Any]) -> None:

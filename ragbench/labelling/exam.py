@@ -251,7 +251,7 @@ def exam_grades(
     replies = ask(judge, prompts, schema=_OneGrade, ids=ids, **{"step": "exam", **options})
     graded["grade"] = [reply.parsed.grade if reply.ok else np.nan for reply in replies]
     errors = [reply.error for reply in replies]
-    graded["failure"] = [error and f"{error.kind}: {error.without_address()}" for error in errors]
+    graded["failure"] = [error and str(error.failure()) for error in errors]
     return graded.assign(judge=model_name(judge))
 
 

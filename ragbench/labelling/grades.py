@@ -193,7 +193,15 @@ def grade(
     if judge is None:
         raise not_named("judge", ", or an object with grade_all(questions, answers)")
     if hasattr(judge, "grade_all"):
-        return judge.grade_all(questions, answers)
+        graded = judge.grade_all(questions, answers)
+        for one in graded:
+            if not isinstance(one, Grade):
+                raise ConfigError(
+                    f"the judge gave {one!r:.60}",
+                    "a Grade for each answer, of an object with grade_all(questions, answers)",
+                    "return rb.Grade(answer.question_id, value, name)",
+                )
+        return graded
     scale = tuple(prompt_scale(prompt) or GRADES)
     question_of = questions_of(answers, questions)
     sheets = [*_sheets(question_of, answers, per_prompt, order, load_prompt(prompt))]

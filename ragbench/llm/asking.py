@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import logging
 import math
 import os
+import random
 import threading
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
-from tenacity import RetryCallState, Retrying, wait_random_exponential
-
-from ragbench.errors import ConfigError, check_known
+from ragbench.errors import ConfigError
 from ragbench.llm.cassette import Cassette, Keys, canonical
 from ragbench.llm.endpoints import Endpoint, Received
 from ragbench.llm.failures import HOST_FAILURES, TRANSIENT, CallError
@@ -28,11 +30,9 @@ _BAR_FROM = 20  # prompts
 _LONGEST_PAUSE_S = 30.0  # between two tries
 # how long a server that has answered before may be away before its prompts count as failed
 OUTAGE_S = 60.0
+SILENCE_S = 10.0  # without a reply, until the wait is said
 _MOST_UNUSABLE = 20  # replies to schemas, where none was usable before
 _MOST_DRAFT = 4000  # characters of a failed draft that its repair shows
-_LONG_PROMPT = 200  # tokens of a prompt whose count is looked at
-_LOOP_TIMES = 8  # of one piece at the end of a text
-_LOOP_PIECE = 400  # characters of that piece, at most
 _NOT_YET = "not answered yet"
 _RECORDED = ("text", "raw", "finish", "seconds", "repairs", "attempts", "held")  # of a Reply
 _WITH_NUM_CTX = "name the model ollama:NAME, with a num_ctx that holds the prompt"
@@ -62,8 +62,8 @@ class AskOptions(TypedDict, total=False):
     step: str
     patience_s: float
     backoff_s: float
-    on_miss: str
-    on_length: str
+    on_miss: Literal["raise", "reply"]
+    on_length: Literal["fail", "keep"]
 
 
 def ask(
@@ -81,8 +81,8 @@ def ask(
     step: str = "",
     patience_s: float = 3600.0,
     backoff_s: float = 0.5,
-    on_miss: str = "raise",
-    on_length: str = "fail",
+    on_miss: Literal["raise", "reply"] = "raise",
+    on_length: Literal["fail", "keep"] = "fail",
 ) -> list[Reply]:
     """Send many prompts to one chat model; return one Reply each, in the order of the prompts.
 
@@ -118,33 +118,30 @@ def ask(
     the cassette has it too.
     """
     endpoint = Endpoint.of(model, num_predict, deadline_s)
-    check_known("on_miss", [on_miss], ("raise", "reply"))
-    check_known("on_length", [on_length], ("fail", "keep"))
     if isinstance(cassette, str | os.PathLike):
         cassette = Cassette(cassette)
     tasks = _tasks(prompts, schema, ids)
     rules = _Rules(step, on_length == "keep", retries, patience_s, backoff_s)
     recorder = _Recorder(endpoint, cassette, rules)
     if cassette is not None and cassette.mode == "replay":
-        _replay(recorder, tasks, strict=on_miss == "raise")
+        recorder.replay(tasks, strict=on_miss == "raise")
     elif tasks:
         _run(recorder, tasks, concurrency, progress)
-    replies = _replies(recorder, tasks)
+    replies = recorder.replies(tasks)
     _log_failures(replies, step)
     return replies
 
 
 def _log_failures(replies: Sequence[Reply], step: str) -> None:
-    by_kind: dict[str, list[Reply]] = {}
-    for reply in replies:
-        if reply.error is not None and reply.error.kind != "miss":
-            by_kind.setdefault(reply.error.kind, []).append(reply)
-    for kind, failed in by_kind.items():
-        count = f"{len(failed)} of {len(replies)}"
-        if step:
-            count = f"{step}: {count}"
-        first = failed[0]
-        log.warning("%s prompts failed (%s). First (%s): %s", count, kind, first.id, first.error)
+    """Warn of failures, with the first; misses are raised or wanted."""
+    failed = [(reply.error, reply.id) for reply in replies if reply.error is not None]
+    failed = [(error, name) for error, name in failed if error.kind != "miss"]
+    if failed:
+        kinds = Counter(error.kind for error, _ in failed)
+        counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+        first, name = failed[0]
+        of = f"{step or 'ask'}: {len(failed)} of {len(replies)}"
+        log.warning("%s prompts failed (%s). First (%s): %s", of, counts, name, first)
 
 
 @dataclass(slots=True, eq=False)
@@ -156,20 +153,9 @@ class _Task:
     schema: Any
     key: str = ""
     attempts: int = 0
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = Usage()  # noqa: RUF009 - it is frozen
     repaired: bool = False
     reply: Reply | None = None
-
-    @property
-    def json_schema(self) -> dict[str, Any] | None:
-        """The schema as its key has it."""
-        return self.schema and _json_schema(self.schema)
-
-    def sent_schema(self) -> dict[str, Any] | None:
-        """Return the schema made anew: a client may change it. Its fields are in their order, in
-        which a model must write them (a reason before its verdict).
-        """
-        return self.schema and self.schema.model_json_schema()
 
 
 def _tasks(prompts: Any, schema: Any, ids: Any) -> list[_Task]:
@@ -180,17 +166,16 @@ def _tasks(prompts: Any, schema: Any, ids: Any) -> list[_Task]:
     ids = list(range(len(prompts)) if ids is None else ids)
     for name, values in {"schemas": schemas, "ids": ids}.items():
         if len(values) != len(prompts):
+            raise ConfigError(f"{len(values)} {name} for {len(prompts)} prompts", "one per prompt")
+    for form in schemas:
+        if form is not None and not hasattr(form, "model_json_schema"):
             raise ConfigError(
-                f"{len(values)} {name} for {len(prompts)} prompts",
-                "one per prompt",
-                f"check {name}",
+                f"schema {form!r}",
+                "a pydantic BaseModel class (or one per prompt)",
+                "write class Verdict(BaseModel): ...",
             )
-    tasks = []
-    for prompt, form, name in zip(prompts, schemas, ids, strict=True):
-        if form is not None:
-            _check_schema(form)
-        tasks.append(_Task(str(name), _as_messages(prompt), form))
-    return tasks
+    parts = zip(prompts, schemas, ids, strict=True)
+    return [_Task(str(name), _as_messages(prompt), form) for prompt, form, name in parts]
 
 
 def _as_messages(prompt: Any) -> list[dict]:
@@ -212,7 +197,7 @@ def _as_messages(prompt: Any) -> list[dict]:
     try:
         messages = convert_to_openai_messages(convert_to_messages(prompt))
         _check_texts(messages)
-        return messages
+        return json.loads(canonical(messages))
     except (ValueError, NotImplementedError, TypeError):
         shown = prompt[0] if isinstance(prompt, list) else prompt
         raise ConfigError(
@@ -234,21 +219,12 @@ def _check_texts(messages: Sequence[dict]) -> None:
                 )
 
 
-def _check_schema(schema: Any) -> None:
-    if not (isinstance(schema, type) and hasattr(schema, "model_json_schema")):
-        raise ConfigError(
-            f"schema {schema!r}",
-            "a pydantic BaseModel class (or one per prompt)",
-            "write class Verdict(BaseModel): ...",
-        )
-
-
 @lru_cache(maxsize=4096)
-def _json_schema(schema: Any) -> dict[str, Any]:
-    return schema.model_json_schema()
+def _json_schema(schema: Any) -> dict[str, Any] | None:
+    return schema and schema.model_json_schema()
 
 
-# -- one job
+# -- what is recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,34 +238,8 @@ class _Rules:
     backoff_s: float
 
 
-class _Stop:
-    """Why nobody is asked any more, and the event that ends every pause.
-
-    ``error`` is the failure of the prompts that are left; ``broken`` (a full disk) ends the run.
-    """
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self.error: CallError | None = None
-        self.broken: Exception | None = None
-        self.event = threading.Event()
-        self._endpoint = endpoint
-
-    def __call__(self, reason: Exception) -> None:
-        """Ask for nothing more, and break off the calls under way."""
-        if isinstance(reason, CallError):
-            self.error = self.error or reason
-        else:
-            self.broken = self.broken or reason
-        self.event.set()
-        self._endpoint.let_go()
-
-    @property
-    def is_set(self) -> bool:
-        return self.event.is_set() or self._endpoint.dead is not None
-
-
 class _Recorder:
-    """The cassette (or none) of one job: serves what is recorded, records what is made."""
+    """The cassette (or none) of one `ask`: serves what is recorded, records what is made."""
 
     def __init__(self, endpoint: Endpoint, cassette: Cassette | None, rules: _Rules) -> None:
         self.endpoint = endpoint
@@ -312,17 +262,17 @@ class _Recorder:
         self.digest = digest
         self.keys = Keys(endpoint.provider, endpoint.name, digest, endpoint.key_options(digest))
         for task in tasks:
-            task.key = self.keys.key(task.messages, task.json_schema)
-        recorded = self.cassette.get(task.key for task in tasks)
+            task.key = self.keys.key(task.messages, _json_schema(task.schema))
+        of_key = {task.key: task for task in tasks}
         serves_failures = self.cassette.mode == "replay"
-        missing = []
+        for key, answer in self.cassette.answers(of_key):
+            if answer["ok"] or serves_failures:
+                of_key[key].reply = self.recorded_reply(of_key[key], answer)
         for task in tasks:
-            answer = recorded.get(task.key)
-            if answer is not None and (answer["ok"] or serves_failures):
-                task.reply = self.recorded_reply(task, answer)
-            else:
-                missing.append(task)
-        return missing
+            twin = of_key[task.key].reply
+            if task.reply is None and twin is not None:
+                task.reply = replace(twin, id=task.id)
+        return [task for task in tasks if task.reply is None]
 
     def recorded_reply(self, task: _Task, answer: Mapping[str, Any]) -> Reply:
         """Rebuild a reply; a structured one is validated again, so that new validators hold for old
@@ -340,54 +290,98 @@ class _Recorder:
         elif answer["finish"] in CUT_SHORT and not self.rules.keep_cut:
             what = "the recorded reply was cut off"
             error = self.endpoint.fail("truncated", what, raw=answer["raw"])
-        facts = {name: answer[name] for name in _RECORDED if name in answer}
-        usage = Usage.from_dict(answer["usage"])
-        return self.reply(task, error, parsed=parsed, cached=True, usage=usage, **facts)
+        return Reply(
+            **{name: answer[name] for name in _RECORDED if name in answer},
+            ok=error is None,
+            error=error,
+            parsed=parsed,
+            usage=Usage.from_dict(answer["usage"]),
+            cached=True,
+            **self._names(task),
+        )
 
-    def reply(self, task: _Task, error: CallError | None = None, **fields: Any) -> Reply:
-        """Build the reply to a task: an answer, or the failure that ``error`` is."""
-        facts = {
+    def _names(self, task: _Task) -> dict[str, Any]:
+        return {
             "id": task.id,
             "step": self.rules.step,
             "model": self.endpoint.model,
             "digest": self.digest,
             "key": task.key,
+        }
+
+    def reply(self, task: _Task, error: CallError | None = None, **fields: Any) -> Reply:
+        """Build the reply to a task: an answer, or the failure that ``error`` is."""
+        facts = {
+            "attempts": task.attempts,
+            "repairs": int(task.repaired),
             "usage": task.usage,
             "seconds": task.usage.seconds,
-            "repairs": int(task.repaired),
-            "attempts": task.attempts,
         }
         if error is not None:
             facts |= {"text": error.raw, "raw": error.raw}
-        return Reply(ok=error is None, error=error, **facts | fields)
+        return Reply(ok=error is None, error=error, **self._names(task), **facts | fields)
 
     def record(self, task: _Task, reply: Reply) -> Reply:
         """Record a reply that was just made; return the one that a replay will give."""
         if self.keys is None or self.cassette is None:
             return reply
-        request = self.keys.request(task.messages, task.json_schema)
-        answer = _to_answer(reply)
+        request = self.keys.request(task.messages, _json_schema(task.schema))
         step = self.rules.step
-        if self.cassette.put(task.key, request, answer, step=step, prompt_id=task.id):
+        if self.cassette.put(task.key, request, _to_answer(reply), step=step, prompt_id=task.id):
             return reply
         # Another process was first: its answer stays.
-        answer = self.cassette.get([task.key])[task.key]
-        return self.recorded_reply(task, answer)
+        return self.recorded_reply(task, self.cassette.get([task.key])[task.key])
+
+    def replay(self, tasks: list[_Task], strict: bool) -> None:
+        """Serve everything from the cassette, without a socket; what is missing is a failure, or
+        raised if strict.
+        """
+        missing = self.missing(tasks, self.endpoint.pinned_digest)
+        if not missing or self.cassette is None:
+            return
+        error = self.cassette.miss([task.id for task in missing], self.endpoint.model, len(tasks))
+        if strict:
+            raise error
+        for task in missing:
+            task.reply = self.reply(task, error)
+
+    def check_model(self, tasks: list[_Task]) -> None:
+        """Ask for the digest again: what was asked between two different ones is kept as neither
+        of them.
+        """
+        endpoint = self.endpoint
+        try:
+            now = endpoint.fetch_digest()
+        except Exception:
+            return  # away, or the model was deleted
+        if not endpoint.digest or now == endpoint.digest:
+            return
+        what = "the model was replaced under its name in mid-run: "
+        what += f"digest {endpoint.digest[:12]}, now {now[:12] or 'unknown'}"
+        do = "pull the old one again, or run again with a new cassette file"
+        error = endpoint.fail("digest", what, do=do)
+        log.warning("%s", error)
+        asked = [task for task in tasks if task.attempts]
+        for task in asked:
+            task.reply = self.reply(task, error)
+        if self.cassette is not None:
+            self.cassette.withdraw([task.key for task in asked])
+
+    def replies(self, tasks: list[_Task]) -> list[Reply]:
+        """Return one reply per prompt, a failure of kind ``interrupted`` where there is none."""
+        not_yet = self.endpoint.fail("interrupted", _NOT_YET)
+        return [task.reply or self.reply(task, not_yet) for task in tasks]
+
+    def interrupted(self, tasks: list[_Task]) -> Interrupted:
+        """Build the exception of a Ctrl-C."""
+        kept = "in .replies"
+        if self.cassette is not None:
+            kept = f"recorded on {self.cassette.path.name}, run again to go on"
+        done = sum(task.reply is not None for task in tasks)
+        return Interrupted(f"{done} of {len(tasks)} replies are done ({kept})", self.replies(tasks))
 
 
-def _replay(recorder: _Recorder, tasks: list[_Task], strict: bool) -> None:
-    """Serve everything from the cassette, without a socket; what is missing is a failure, or raised
-    if strict.
-    """
-    endpoint = recorder.endpoint
-    missing = recorder.missing(tasks, endpoint.pinned_digest)
-    if not missing or recorder.cassette is None:
-        return
-    error = recorder.cassette.miss([task.id for task in missing], endpoint.model, len(tasks))
-    if strict:
-        raise error
-    for task in missing:
-        task.reply = recorder.reply(task, error)
+# -- a run
 
 
 def _run(
@@ -396,152 +390,122 @@ def _run(
     """Serve what is recorded, ask for the rest in some threads, and give every task its reply."""
     from tqdm.auto import tqdm
 
-    hidden = None  # shown in a terminal
+    hidden = True if len(tasks) < _BAR_FROM else None  # None: shown in a terminal
     if progress is not None:
         hidden = not progress
-    elif len(tasks) < _BAR_FROM:
-        hidden = True
-    stop = _Stop(recorder.endpoint)
     # leave=None: a bar below another one goes when it is done
     bar_options = {"desc": recorder.rules.step or "ask", "unit": "prompt", "leave": None}
     with tqdm(total=len(tasks), disable=hidden, **bar_options) as bar:
+        worker = _Worker(recorder, bar)
         try:
-            _ask_missing(_Worker(recorder, stop, bar), tasks, concurrency)
+            _ask_missing(worker, tasks, concurrency)
         except KeyboardInterrupt:
-            stop(recorder.endpoint.fail("interrupted", _NOT_YET))
-            kept = "in .replies"
-            if recorder.cassette is not None:
-                kept = f"recorded on {recorder.cassette.path.name}, run again to go on"
-            done = sum(task.reply is not None for task in tasks)
-            raise Interrupted(
-                f"{done} of {len(tasks)} replies are done ({kept})", _replies(recorder, tasks)
-            ) from None
-    if stop.broken is not None:
-        raise stop.broken
-    if stop.error is not None:
-        log.warning("%s", stop.error)
+            worker.stop(recorder.endpoint.fail("interrupted", _NOT_YET))
+            raise recorder.interrupted(tasks) from None
+    if worker.broken is not None:
+        raise worker.broken
+    if worker.error is not None:
+        log.warning("%s", worker.error)
     for task in tasks:
         if task.reply is None:
-            task.reply = recorder.reply(task, stop.error or recorder.endpoint.dead)
+            task.reply = recorder.reply(task, worker.error or recorder.endpoint.dead)
 
 
 def _ask_missing(worker: _Worker, tasks: list[_Task], concurrency: int | None) -> None:
-    # As long as everything is on the cassette, no server needs to be there.
-    endpoint = worker.endpoint
+    """Ask for what is not recorded. As long as everything is, no server needs to be there."""
     recorder = worker.recorder
+    endpoint = worker.endpoint
     on_server = endpoint.meet()
     missing = recorder.missing(tasks, on_server)
     worker.bar.update(len(tasks) - len(missing))
     if not missing or endpoint.dead is not None:
         return
     if recorder.cassette is not None:
-        names = (endpoint.provider, endpoint.name, recorder.digest)
-        recorder.cassette.register(*names, endpoint.version)
-    _work_through(worker, missing, concurrency)
-    _check_model(recorder, tasks)
-
-
-def _work_through(worker: _Worker, missing: list[_Task], concurrency: int | None) -> None:
-    """Ask in threads, which end with the process: a call under way holds nobody up.
-
-    With a cassette, equal prompts are asked once.
-    """
-    first: dict[Any, _Task] = {}
+        recorder.cassette.register(endpoint.provider, endpoint.name, recorder.digest)
+    first: dict[Any, _Task] = {}  # with a cassette, equal prompts are asked once
     for task in missing:
         first.setdefault(task.key or id(task), task)
-    queue = deque(first.values())
-    threads = []
-    for _ in range(min(concurrency or worker.endpoint.concurrency, len(queue))):
-        thread = threading.Thread(target=worker.work, args=(queue,), daemon=True)
-        threads.append(thread)
-        thread.start()
-    for thread in threads:
-        while thread.is_alive():
-            thread.join(1.0)  # with a limit, or Ctrl-C waits for it on Windows
+    worker.work_through(list(first.values()), concurrency or endpoint.concurrency)
     for task in missing:
-        answered = first[task.key or id(task)]
-        if task is not answered and answered.reply is not None:
-            reply = answered.reply
-            if reply.ok and task.schema is not answered.schema:
-                reply = replace(reply, parsed=read_reply(reply.text, task.schema)[0])
-            task.reply = replace(reply, id=task.id, cached=True)
+        answered = first[task.key or id(task)].reply
+        if task.reply is None and answered is not None:
+            task.reply = replace(answered, id=task.id, cached=True)
             worker.bar.update()
-
-
-def _check_model(recorder: _Recorder, tasks: list[_Task]) -> None:
-    """Ask for the digest again: what lies between two different ones is kept as neither."""
-    endpoint = recorder.endpoint
-    cassette = recorder.cassette
-    try:
-        now = endpoint.fetch_digest()
-    except Exception:
-        return  # away, or the model was deleted
-    if not endpoint.digest or now == endpoint.digest:
-        if cassette is not None:
-            cassette.confirm(endpoint.provider, endpoint.name, recorder.digest)
-        return
-    what = "the model was replaced under its name in mid-run: "
-    what += f"digest {endpoint.digest[:12]}, now {now[:12] or 'unknown'}"
-    do = "pull the old one again, or run again with a new cassette file"
-    error = endpoint.fail("digest", what, do=do)
-    log.warning("%s", error)
-    for task in tasks:
-        if task.attempts:
-            task.reply = recorder.reply(task, error)
-    if cassette is not None:
-        cassette.withdraw(endpoint.provider, endpoint.name)
-
-
-def _replies(recorder: _Recorder, tasks: list[_Task]) -> list[Reply]:
-    """Return one reply per prompt, a failure of kind ``interrupted`` where there is none."""
-    not_yet = recorder.endpoint.fail("interrupted", _NOT_YET)
-    return [task.reply or recorder.reply(task, not_yet) for task in tasks]
-
-
-# -- one prompt
+    recorder.check_model(tasks)
 
 
 class _Worker:
-    """Asks for one reply after the other, in several threads."""
+    """Asks for one reply after the other, in several threads.
 
-    def __init__(self, recorder: _Recorder, stop: _Stop, bar: Any) -> None:
+    ``error`` is the failure of the prompts that are left once it has stopped; ``broken`` (a full
+    disk) ends the run.
+    """
+
+    def __init__(self, recorder: _Recorder, bar: Any) -> None:
         self.recorder = recorder
         self.endpoint = recorder.endpoint
         self.rules = recorder.rules
-        self.stop = stop
         self.bar = bar
+        self.error: CallError | None = None
+        self.broken: Exception | None = None
+        self._stopped = threading.Event()  # ends every pause
         self._lock = threading.Lock()
         self._unusable: float = 0  # replies to schemas, until the first that can be used
-        self._said_cut = False
 
-    def work(self, queue: deque[_Task]) -> None:
+    def stop(self, reason: Exception) -> None:
+        """Ask for nothing more, and break off the calls under way."""
+        if isinstance(reason, CallError):
+            self.error = self.error or reason
+        else:
+            self.broken = self.broken or reason
+        self._stopped.set()
+        self.endpoint.let_go()
+
+    @property
+    def _is_over(self) -> bool:
+        return self._stopped.is_set() or self.endpoint.dead is not None
+
+    def work_through(self, tasks: Sequence[_Task], concurrency: int) -> None:
+        """Ask in threads, which end with the process: a call under way holds nobody up."""
+        queue = deque(tasks)
+        threads = []
+        for _ in range(min(concurrency, len(queue))):
+            thread = threading.Thread(target=self._work, args=(queue,), daemon=True)
+            threads.append(thread)
+            thread.start()
+        began = time.monotonic()
+        is_said = False
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(1.0)  # with a limit, or Ctrl-C waits for it on Windows
+                if not is_said and time.monotonic() - began > SILENCE_S:
+                    is_said = True
+                    self._say_silence(tasks)
+
+    def _say_silence(self, tasks: Sequence[_Task]) -> None:
+        if all(task.reply is None for task in tasks):
+            log.warning(
+                "%s: no reply after %g s; each call ends after deadline_s=%g",
+                self.endpoint.model,
+                SILENCE_S,
+                self.endpoint.deadline_s,
+            )
+
+    def _work(self, queue: deque[_Task]) -> None:
         """Ask until there is nothing left, or the server is gone."""
         try:
-            while not self.stop.is_set:
-                try:
-                    task = queue.popleft()
-                except IndexError:
-                    return
-                self._ask(task)
+            while queue and not self._is_over:
+                self._ask(queue.popleft())
+        except IndexError:
+            return  # another thread took the last
         except Exception as error:  # of the cassette, on a full disk
             self.stop(error)
 
     def _ask(self, task: _Task) -> None:
-        """Ask for one reply, and again where that may help; record it, unless its server is gone
-        for every prompt.
-        """
-        pause = wait_random_exponential(self.rules.backoff_s, max=_LONGEST_PAUSE_S)
-
-        def wait(state: RetryCallState) -> float:
-            # What the server asks for, and never less than a pause: 0 is no licence to hammer.
-            error = state.outcome and state.outcome.exception()
-            return max(pause(state), getattr(error, "retry_after", None) or 0)
-
-        # A pause ends when the run does.
-        settings = {"sleep": self.stop.event.wait, "reraise": True}
+        """Ask for one reply; record it, unless its server is gone for every prompt."""
         endpoint = self.endpoint
         try:
-            reply = Retrying(retry=self._may_help, wait=wait, **settings)(self._attempt, task)
+            reply = self._try(task)
         except CallError as error:
             if error.kind in HOST_FAILURES:
                 endpoint.dead = endpoint.dead or error
@@ -551,32 +515,39 @@ class _Worker:
             what = f"{type(unnamed).__name__} while it was read: {unnamed}"
             reply = self.recorder.reply(task, endpoint.fail("unusable", what))
         with self._lock:
-            if self.stop.event.is_set():
+            if self._stopped.is_set():
                 return
             task.reply = self.recorder.record(task, reply)
             self.bar.update()
             if task.schema is not None:
                 self._count_unusable(task.reply)
 
-    def _may_help(self, state: RetryCallState) -> bool:
+    def _try(self, task: _Task) -> Reply:
+        """Ask for one reply, and again where that may help, after a pause that doubles."""
+        began = time.monotonic()
+        for tries in itertools.count(1):
+            try:
+                return self._attempt(task)
+            except CallError as error:
+                if not self._may_help(error, tries, time.monotonic() - began):
+                    raise
+                longest = min(self.rules.backoff_s * 2 ** min(tries, 9), _LONGEST_PAUSE_S)
+                self._stopped.wait(random.uniform(longest / 2, longest))
+        raise AssertionError
+
+    def _may_help(self, error: CallError, tries: int, waited_s: float) -> bool:
         """Whether another try may help."""
-        error = state.outcome and state.outcome.exception()
-        if not isinstance(error, CallError) or error.kind not in TRANSIENT:
+        if error.kind not in TRANSIENT or self._is_over:
             return False
-        if self.stop.is_set:
-            return False
-        rules = self.rules
-        waited_s = state.seconds_since_start or 0
         if error.kind == "busy":
-            return waited_s + (error.retry_after or 0) <= rules.patience_s
+            return waited_s <= self.rules.patience_s
         if error.kind == "down":
             # a server that answers with a redirect or a page is no server that is away
-            is_away = self.endpoint.spoke and not error.status
-            return is_away and waited_s <= OUTAGE_S
-        retries = rules.retries
+            return self.endpoint.spoke and not error.status and waited_s <= OUTAGE_S
+        retries = self.rules.retries
         if error.kind == "timeout":
             retries = min(1, retries)
-        return state.attempt_number <= retries
+        return tries <= retries
 
     def _attempt(self, task: _Task) -> Reply:
         """Make one call and, where a structured reply was not good, its repair; judge what comes
@@ -584,51 +555,26 @@ class _Worker:
         """
         endpoint = self.endpoint
         messages = task.messages
-        is_repair = False
-        while not self.stop.event.is_set():
+        problem = ""
+        while not self._stopped.is_set():
             task.attempts += 1
-            received = endpoint.call(messages, task.sent_schema())
+            # made anew, since a client may change it; a model writes its fields in their order
+            schema = task.schema and task.schema.model_json_schema()
+            received = endpoint.call(messages, schema)
             task.usage += received.usage
-            self._check_count(messages, received)
+            is_repair = bool(problem)
             parsed, text, problem = _judge(endpoint, received, task, self.rules.keep_cut)
             if not problem:
-                if not endpoint.answered:
-                    endpoint.answered = endpoint.spoke = True
-                    endpoint.loaded()
-                return self.recorder.reply(
-                    task,
-                    text=text,
-                    parsed=parsed,
-                    raw=received.raw,
-                    finish=received.finish,
-                    held=endpoint.held(task.schema),
-                )
+                endpoint.has_answered()
+                facts: dict[str, Any] = {"raw": received.raw, "finish": received.finish}
+                held = endpoint.held(task.schema)
+                return self.recorder.reply(task, text=text, parsed=parsed, held=held, **facts)
             if is_repair:
                 kind = "truncated" if received.finish in CUT_SHORT else "unusable"
                 raise endpoint.fail(kind, f"after one repair try: {problem}", raw=received.text)
-            is_repair = task.repaired = True
-            messages = _repair_messages(messages, received.text, problem, task.json_schema)
+            task.repaired = True
+            messages = _repair_messages(task, received.text, problem)
         raise endpoint.fail("interrupted", _NOT_YET)
-
-    def _check_count(self, messages: list[dict], received: Received) -> None:
-        """Say once where a server counts far fewer tokens than a prompt has; CallError where it is
-        known to have cut it.
-        """
-        texts = [str(message["content"]) for message in messages]
-        estimate = estimate_tokens("".join(texts))
-        counted = received.usage.prompt_tokens
-        if problem := self.endpoint.cut_prompt(estimate, counted):
-            raise self.endpoint.fail("truncated", problem, do=_WITH_NUM_CTX, raw=received.text)
-        is_far_fewer = 0 < counted < estimate / 2
-        if is_far_fewer and estimate > _LONG_PROMPT and not self._said_cut:
-            self._said_cut = True
-            log.warning(
-                "%s counted %d tokens of a prompt of about %d, and may have cut it: give num_ctx, "
-                "and name a model of Ollama ollama:NAME",
-                self.endpoint.model,
-                counted,
-                estimate,
-            )
 
     def _count_unusable(self, reply: Reply) -> None:
         """End a run where none of the first labels can be read: the others would not be either."""
@@ -646,34 +592,30 @@ def _judge(
 ) -> tuple[Any, str, str]:
     """Judge one reply: as ``read_reply``; CallError where it cannot even be repaired."""
     text = received.text
-    schema = task.schema
+    prompt = " ".join(str(message["content"]) for message in task.messages)
+    if problem := endpoint.cut_prompt(estimate_tokens(prompt), received.usage.prompt_tokens):
+        raise endpoint.fail("truncated", problem, do=_WITH_NUM_CTX, raw=text)
     if problem := _broken(received, endpoint.num_ctx):
         kind, what = problem
         raise endpoint.fail(kind, what, raw=text)
-    if received.finish in CUT_SHORT:
-        what = _cut_off(endpoint, received)
-        if schema is not None:
-            return read_reply(text, schema, cut_off=what)
-        if not keep_cut:
-            raise endpoint.fail("truncated", what, raw=text)
+    cut_off = _cut_off(endpoint, received)
+    if cut_off and task.schema is None and not keep_cut:
+        raise endpoint.fail("truncated", cut_off, raw=text)
     answer = without_thinking(text)
-    if not answer:
+    if not answer and not (cut_off and task.schema):
         what = "an empty answer"
         if answer is None or received.thinking.strip():
             what = "nothing but thinking, no answer after it"
-        raise endpoint.fail(
-            "unusable",
-            what,
-            raw=text or received.thinking,
-            do="raise num_predict, or switch thinking off (reasoning=False)",
-        )
-    if schema is not None:
-        prompt = " ".join(str(message["content"]) for message in task.messages)
-        return read_reply(text, schema, prompt=prompt)
-    return None, answer, ""
+        do = "raise num_predict, or switch thinking off (reasoning=False)"
+        raise endpoint.fail("unusable", what, raw=text or received.thinking, do=do)
+    if task.schema is None:
+        return None, answer or "", ""
+    return read_reply(text, task.schema, cut_off, prompt)
 
 
 def _cut_off(endpoint: Endpoint, received: Received) -> str:
+    if received.finish not in CUT_SHORT:
+        return ""
     limits = f"num_predict={endpoint.num_predict}, num_ctx={endpoint.num_ctx}"
     what = f"the reply was cut off after {received.usage.output_tokens} tokens ({limits})"
     if received.thinking.strip() and not received.text.strip():
@@ -683,24 +625,16 @@ def _cut_off(endpoint: Endpoint, received: Received) -> str:
 
 def _broken(received: Received, num_ctx: int | None) -> tuple[str, str] | None:
     """Say what is wrong with a prompt that filled the window, or a reply without its end."""
-    length = len(received.text)
     counted = received.usage.prompt_tokens
     if num_ctx and counted >= num_ctx:
         what = f"the prompt fills the window: {counted} tokens, num_ctx is {num_ctx}"
         return "truncated", what
-    if not received.finish and _repeats(received.text):
-        return "truncated", f"the reply repeats itself, and ends after {length} characters"
-    if not received.finish:
-        return "server", f"the stream ended after {length} characters, without its end mark"
-    if received.finish not in FINISHED | CUT_SHORT:
+    if received.finish in FINISHED | CUT_SHORT:
+        return None
+    if received.finish:
         return "unusable", f"the server stopped for the reason {received.finish!r}"
-    return None
-
-
-def _repeats(text: str) -> bool:
-    """Whether a text ends in one piece, over and over; white space counts."""
-    pieces = (text[-size:] for size in range(1, _LOOP_PIECE + 1))
-    return bool(text) and any(text.endswith(piece * _LOOP_TIMES) for piece in pieces)
+    length = len(received.text)
+    return "server", f"the stream ended after {length} characters, without its end mark"
 
 
 def _to_answer(reply: Reply) -> dict[str, Any]:
@@ -709,17 +643,11 @@ def _to_answer(reply: Reply) -> dict[str, Any]:
     """
     answer = {name: getattr(reply, name) for name in ("ok", *_RECORDED)}
     answer["usage"] = reply.usage.to_dict()
-    answer["error"] = None
-    if reply.error is not None:
-        error = reply.error.without_address()
-        names = ("kind", "got", "expected", "do", "status")
-        answer["error"] = {name: getattr(error, name) for name in names}
+    answer["error"] = reply.error and reply.error.to_dict()
     return answer
 
 
-def _repair_messages(
-    messages: Sequence[dict], written: str, problem: str, json_schema: dict | None
-) -> list[dict]:
+def _repair_messages(task: _Task, written: str, problem: str) -> list[dict]:
     """Build the one second try: the conversation so far (a long draft in part), what was wrong, and
     the schema.
     """
@@ -729,6 +657,7 @@ def _repair_messages(
         f"Your last message cannot be used: {problem}.\n"
         "Answer the same task again. Write one complete JSON value that fits the JSON schema "
         "below, and nothing before "
-        f"or after it.\n\nJSON schema:\n{canonical(json_schema)}"
+        f"or after it.\n\nJSON schema:\n{canonical(_json_schema(task.schema))}"
     )
-    return [*messages, {"role": "assistant", "content": written}, {"role": "user", "content": ask}]
+    draft = {"role": "assistant", "content": written}
+    return [*task.messages, draft, {"role": "user", "content": ask}]

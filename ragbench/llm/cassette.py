@@ -40,7 +40,6 @@ CREATE TABLE IF NOT EXISTS replies (
     model TEXT NOT NULL, digest TEXT NOT NULL, request TEXT NOT NULL, answer TEXT NOT NULL, checksum TEXT NOT NULL,
     recorded_at TEXT NOT NULL
 );
-CREATE TABLE IF NOT EXISTS unconfirmed (key TEXT PRIMARY KEY);
 INSERT OR IGNORE INTO about VALUES ('format', '{FORMAT}');
 COMMIT;
 """
@@ -52,20 +51,7 @@ _INSERT = (
     f"INSERT INTO replies VALUES ({_MARKS}) ON CONFLICT (key) DO UPDATE SET {_UPDATE} "
     "WHERE replies.ok = 0"
 )
-# Answers whose digest nobody has confirmed since: who reads of a model that was replaced takes them
-# out.
-_UNCONFIRMED = (
-    "INSERT OR IGNORE INTO unconfirmed SELECT ? "
-    "WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = ? AND ok = 1)"
-)
-_CONFIRM = (
-    "DELETE FROM unconfirmed WHERE key NOT IN "
-    "(SELECT key FROM replies WHERE NOT (provider = ? AND model = ? AND digest = ?))"
-)
-_WITHDRAW = (
-    "DELETE FROM replies WHERE provider = ? AND model = ? AND key IN (SELECT key FROM unconfirmed)"
-)
-_WAIT_S = 60.0
+_WAIT_S = 10.0  # for another process that writes
 # A forked process must not close the connection it was born with: that would touch its parent's
 # log.
 _inherited: list[sqlite3.Connection] = []
@@ -82,6 +68,8 @@ def canonical(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, Mapping):
@@ -115,7 +103,8 @@ class Keys:
         """Return the sha256 (hex) for these messages and this JSON schema."""
         schema_text = "" if schema is None else _ENCODER.encode(schema)
         hashed = self._base.copy()
-        hashed.update(f"{canonical(messages)}\n{schema_text}".encode("utf-8", "surrogatepass"))
+        text = f"{_ENCODER.encode(messages)}\n{schema_text}"
+        hashed.update(text.encode("utf-8", "surrogatepass"))
         return hashed.hexdigest()
 
     def request(self, messages: Sequence[dict], schema: Mapping[str, Any] | None = None) -> str:
@@ -128,6 +117,17 @@ class Keys:
 
 def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _answer(text: Any, noted: str) -> dict[str, Any] | None:
+    """Read an answer; None for one that was changed, or that `ask` has not written."""
+    try:
+        answer = json.loads(text)
+        if _checksum(text) == noted and answer.keys() >= _OF_ANSWER:
+            return answer
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        pass
+    return None
 
 
 def _problem(key: str, request: Mapping[str, Any], answer: str, noted: str) -> str:
@@ -200,10 +200,6 @@ class Cassette:
         """
         with self._lock:
             if self._db is not None and self._pid == os.getpid():
-                if self.mode == "record":
-                    # on a full disk the log stays beside the file, as good
-                    with contextlib.suppress(sqlite3.Error):
-                        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 self._db.close()
             self._db = None
 
@@ -219,31 +215,31 @@ class Cassette:
                 self._how_to_record(),
             )
         open_it = _open_to_write if self.mode == "record" else _open_to_read
-        try:
+        with self._readable():
             self._db = open_it(self.path)
-        except sqlite3.DatabaseError as error:
-            raise self._unreadable(error) from None
-        self._pid = os.getpid()
-        return self._db
-
-    def _unreadable(self, error: Exception) -> DataError:
-        return DataError(
-            f"{self.path}: not readable as a cassette ({error})",
-            f"a cassette of format {FORMAT}",
-            "give another path, or restore the file from its JSONL export",
-        )
+            self._pid = os.getpid()
+            return self._db
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple]:
         """Read rows by SQL (tables ``replies``, ``models``, ``about``)."""
-        with self._lock:
-            return list(self._each(sql, values))
+        with self._lock, self._readable():
+            return self._connection().execute(sql, values).fetchall()
 
-    def _each(self, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple]:
+    def _each(self, sql: str) -> Iterator[tuple]:
         """Yield rows as they are read: a file of any size needs the memory of one."""
+        with self._readable():
+            yield from self._connection().execute(sql)
+
+    @contextlib.contextmanager
+    def _readable(self) -> Iterator[None]:
         try:
-            yield from self._connection().execute(sql, values)
+            yield
         except sqlite3.DatabaseError as error:
-            raise self._unreadable(error) from None
+            raise DataError(
+                f"{self.path}: not readable as a cassette ({error})",
+                f"a cassette of format {FORMAT}",
+                "give another path, or restore the file from its JSONL export",
+            ) from None
 
     def _write(self, sql: str, values: Any) -> int:
         with self._lock:
@@ -267,82 +263,48 @@ class Cassette:
         """
         sql = "SELECT digest FROM models WHERE provider = ? AND model = ? ORDER BY digest"
         recorded = [row[0] for row in self.rows(sql, (provider, model))]
-        recording = self.mode == "record"
         if not recorded or on_server in recorded:
-            if recording and on_server:
-                self.confirm(provider, model, on_server)
             return on_server
         nothing_to_compare = not on_server or recorded == [""]
         if len(recorded) == 1 and nothing_to_compare:
             return recorded[0]
-        if recording and on_server:
-            self.withdraw(provider, model)
         shown = " and ".join(digest[:12] for digest in recorded)
         what = f"two digests under one name: {self.path.name} was recorded with {shown}"
         if on_server is not None:
             what += f", the server now has {on_server[:12]}"
         raise CallError.of("digest", what, model=f"{provider}:{model}")
 
-    def register(self, provider: str, model: str, digest: str, version: str = "") -> None:
-        """Note the digest of a model beside its name, and the version of its server.
-
-        A server that was upgraded since the last recording is warned of.
-        """
+    def register(self, provider: str, model: str, digest: str) -> None:
+        """Note the digest of a model beside its name."""
         self._write("INSERT OR IGNORE INTO models VALUES (?, ?, ?)", (provider, model, digest))
-        name = f"server of {provider}:{model}"
-        before = self.rows("SELECT value FROM about WHERE name = ?", (name,))
-        if version and before != [(version,)]:
-            self._write("INSERT OR REPLACE INTO about VALUES (?, ?)", (name, version))
-            if before:
-                log.warning(
-                    "%s: recorded with version %s of the %s, which is now %s: replies may differ",
-                    self.path.name,
-                    before[0][0],
-                    name,
-                    version,
-                )
 
-    def confirm(self, provider: str, model: str, digest: str) -> None:
-        """Say that the server still has this digest: what is recorded under it is its own."""
-        with contextlib.suppress(DataError):  # on a full disk the next process does it
-            self._write(_CONFIRM, (provider, model, digest))
-
-    def withdraw(self, provider: str, model: str) -> None:
-        """Take out again what nobody has confirmed: the model was replaced under its name."""
-        self._write(_WITHDRAW, (provider, model))
-        self._write("DELETE FROM unconfirmed WHERE key NOT IN (SELECT key FROM replies)", ())
+    def withdraw(self, keys: Collection[str]) -> None:
+        """Take out what was just recorded: the model was replaced under its name meanwhile."""
+        sql = "DELETE FROM replies WHERE key IN (SELECT value FROM json_each(?))"
+        self._write(sql, (json.dumps(list(keys)),))
 
     def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the recorded answers (and failures: ``ok`` False) by key. DataError for a reply
         that was changed.
         """
+        return dict(self.answers(keys))
+
+    def answers(self, keys: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield what `get` returns, one after the other."""
         sql = (
             "SELECT key, answer, checksum, prompt_id FROM replies "
             "WHERE key IN (SELECT value FROM json_each(?))"
         )
-        answers: dict[str, dict[str, Any]] = {}
-        for key, answer, noted, prompt_id in self.rows(sql, (json.dumps(list(keys)),)):
-            if not isinstance(answer, str) or _checksum(answer) != noted:
+        for key, text, noted, prompt_id in self.rows(sql, (json.dumps(list(keys)),)):
+            # its own "ok" counts: the column has no checksum
+            answer = _answer(text, noted)
+            if answer is None:
                 raise DataError(
                     f"{self.path}: the reply to prompt {prompt_id!r} was changed after recording",
                     "replies as they were recorded",
                     f"restore the file, or take out the row with key {key} to ask again",
                 )
-            # with its own "ok": the column has no checksum
-            answers[key] = self._whole(key, prompt_id, answer)
-        return answers
-
-    def _whole(self, key: str, prompt_id: str, text: str) -> dict[str, Any]:
-        """Read an answer; DataError for one that `ask` has not written."""
-        with contextlib.suppress(ValueError, RecursionError):
-            answer = json.loads(text)
-            if isinstance(answer, dict) and answer.keys() >= _OF_ANSWER:
-                return answer
-        raise DataError(
-            f"{self.path}: the reply to prompt {prompt_id!r} is {text[:60]!r}",
-            "a reply as ragbench records it",
-            f"restore the file, or take out the row with key {key} to ask again",
-        )
+            yield key, answer
 
     def put(
         self,
@@ -353,34 +315,23 @@ class Cassette:
         step: str = "",
         prompt_id: str = "",
         recorded_at: str = "",
-        confirmed: bool = False,
     ) -> bool:
         """Record one answer or failure; False when an answer to this key was there (it stays).
 
-        ``key`` and ``request`` are from ``Keys``; ``answer`` holds ``ok``, ``text``, ``usage`` ...;
-        ``confirmed``: its digest need not be asked for again.
+        ``key`` and ``request`` are from ``Keys``; ``answer`` holds ``ok``, ``text``, ``usage`` ...
         """
         body = json.loads(request)
         text = json.dumps(answer, separators=(",", ":"))
         when = recorded_at or datetime.now(UTC).isoformat(timespec="seconds")
         names = (step, prompt_id, body["provider"], body["model"], body["digest"])
         row = (key, answer["ok"], *names, request, text, _checksum(text), when)
-        if not confirmed:
-            self._write(_UNCONFIRMED, (key, key))
         return self._write(_INSERT, row) == 1
 
     def miss(self, ids: Sequence[str], model: str, of: int) -> CallError:
         """Build the error for prompts that are not on the cassette, in replay mode."""
-        shown = ", ".join(repr(name) for name in ids[:5])
-        if len(ids) > 5:
-            shown += f" and {len(ids) - 5} more"
-        return CallError.of(
-            "miss",
-            f"{len(ids)} of {of} prompts are not on {self.path.name}: prompt {shown}",
-            "",
-            model,
-            do=self._how_to_record(),
-        )
+        shown = f"prompt {', '.join(map(repr, ids[:5]))}{' ...' * (len(ids) > 5)}"
+        what = f"{len(ids)} of {of} prompts are not on {self.path.name}: {shown}"
+        return CallError.of("miss", what, model=model, do=self._how_to_record())
 
     def _how_to_record(self) -> str:
         command = self.command or "and the same command again"
@@ -399,9 +350,8 @@ class Cassette:
                 record: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
                 if keys is not None and record["key"] not in keys:
                     continue
-                record["ok"] = bool(record["ok"])
-                record["request"] = json.loads(record["request"])
-                record["answer"] = json.loads(record["answer"])
+                texts = {name: json.loads(record[name]) for name in ("request", "answer")}
+                record |= {"ok": bool(record["ok"]), **texts}
                 out.write(f"{json.dumps(record)}\n".encode())
                 written += 1
         return written
@@ -429,16 +379,14 @@ class Cassette:
 
     def _take_over(self, record: dict[str, Any]) -> bool:
         """Write one exported line; whether it was new. ValueError for a damaged one."""
-        key = record["key"]
         body = record["request"]
-        answer = record["answer"]
-        text = json.dumps(answer, separators=(",", ":"))
-        if problem := _problem(key, body, text, record["checksum"]):
+        text = json.dumps(record["answer"], separators=(",", ":"))
+        if problem := _problem(record["key"], body, text, record["checksum"]):
             raise ValueError(problem)
         self.register(body["provider"], body["model"], body["digest"])
         request = json.dumps(body, separators=(",", ":"))
         names = {name: record[name] for name in ("step", "prompt_id", "recorded_at")}
-        return self.put(key, request, answer, confirmed=True, **names)
+        return self.put(record["key"], request, record["answer"], **names)
 
     def verify(self) -> list[str]:
         """Check the file, every key against its request, every answer against its checksum; list
@@ -453,8 +401,7 @@ class Cassette:
             if problem:
                 problems.append(f"prompt {prompt_id!r} (key {key[:12]}): {problem}")
         sql = "SELECT provider || ':' || model, count(*) FROM models GROUP BY 1 HAVING count(*) > 1"
-        for model, count in self.rows(sql):
-            problems.append(f"{model}: {count} digests under one name")
+        problems += [f"{model}: {count} digests under one name" for model, count in self.rows(sql)]
         return problems
 
 
@@ -479,32 +426,24 @@ def _open_to_write(path: Path) -> sqlite3.Connection:
 
 def _open_to_read(path: Path) -> sqlite3.Connection:
     uri = f"{path.resolve().as_uri()}?mode=ro"
+    if not path.with_name(f"{path.name}-wal").exists():
+        uri += "&immutable=1"  # closed, so its folder need not have room for a log's index
     db = _connect(uri)
-    try:
-        db.execute("SELECT count(*) FROM sqlite_master")
-    except sqlite3.OperationalError:
-        # A folder that cannot be written to has no room for the log's index; a closed cassette has
-        # no log.
-        db.close()
-        db = _connect(f"{uri}&immutable=1")
     _refuse_other_files(db, must_exist=True)
     return db
 
 
 def _refuse_other_files(db: sqlite3.Connection, *, must_exist: bool = False) -> None:
     kinds = dict(db.execute("SELECT name, type FROM sqlite_master WHERE type != 'index'"))
-    tables = {name for name, kind in kinds.items() if kind == "table"}
-    if odd := kinds.keys() - tables:
-        raise sqlite3.DatabaseError(f"with a {kinds[min(odd)]} {min(odd)!r}")
-    if "replies" in tables:
-        columns = tuple(row[1] for row in db.execute("PRAGMA table_info(replies)"))
-        if columns != _COLUMNS:
-            raise sqlite3.DatabaseError(f"replies with the columns {', '.join(columns)}")
+    if not kinds and not must_exist:
+        return
+    columns = [row[1] for row in db.execute("PRAGMA table_info(replies)")]
     noted = None
-    if "about" in tables:
+    if "about" in kinds:
         noted = db.execute("SELECT value FROM about WHERE name = 'format'").fetchone()
-    if noted != (FORMAT,) and (tables or must_exist):
-        raise sqlite3.DatabaseError(f"tables {', '.join(sorted(tables)) or 'none'}")
+    if noted != (FORMAT,) or tuple(columns) != _COLUMNS or {*kinds.values()} != {"table"}:
+        shown = [f"{kind} {name}" for name, kind in kinds.items()] or ["no table"]
+        raise sqlite3.DatabaseError(f"{', '.join(shown)}; replies has the columns {columns}")
 
 
 def _connect(uri: str) -> sqlite3.Connection:

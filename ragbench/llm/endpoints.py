@@ -217,6 +217,12 @@ class Endpoint:
     def check(self) -> None:
         """Take over what the server says of itself and of the model."""
 
+    def has_answered(self) -> None:
+        """Note a first answer: then the window in use is known."""
+        if not self.answered:
+            self.answered = self.spoke = True
+            self.loaded()
+
     def loaded(self) -> None:
         """Take over the window that is in use, once a model has answered."""
 
@@ -292,15 +298,9 @@ class Endpoint:
         if isinstance(error, CallError):
             return error
         kind, words, status = from_exception(error)
-        headers = getattr(getattr(error, "response", None), "headers", {})
-        retry_after = None
-        with contextlib.suppress(ValueError):
-            retry_after = float(headers.get("retry-after", ""))
         if kind == "timeout":
             words = f"not finished after {self.deadline_s:g} s"
-        if kind == "busy" and retry_after is not None:
-            words += f" (Retry-After: {retry_after:g} s)"
-        return self.fail(kind, words, status=status, retry_after=retry_after)
+        return self.fail(kind, words, status=status)
 
 
 def _calls_itself(kind: type) -> bool:
@@ -372,26 +372,24 @@ class _OllamaEndpoint(Endpoint):
         if self.name not in listed:
             names = ", ".join(sorted(listed)) or "none"
             raise self.fail("no_model", f"the server does not have this model; it has: {names}")
-        entry = listed[self.name]
+        self._take_entry(listed[self.name])
+        digest = redact(listed[self.name].get("digest", "").removeprefix("sha256:"))
+        pinned = self.pinned_digest
+        if digest and pinned not in (None, digest):
+            what = f"the server has {digest}, not {pinned}"
+            raise self.fail("digest", what, do="pull that one again, or correct digest=...")
+        return digest or pinned or ""
+
+    def _take_entry(self, entry: Mapping[str, Any]) -> None:
+        """Take over what the server's list says of the model, unless it is one of a cloud."""
         details = entry.get("details") or {}
         facts = [details.get("parameter_size"), details.get("quantization_level")]
         if remote_host := entry.get("remote_host"):
             if not getattr(self.chat, "cloud", False):
-                raise self.fail(
-                    "no_model",
-                    f"it is a name for a model at {remote_host}, which would get the prompts",
-                    do="pass cloud=True if that is meant",
-                )
+                what = f"it is a name for a model at {remote_host}, which would get the prompts"
+                raise self.fail("no_model", what, do="pass cloud=True if that is meant")
             facts.append(f"run at {remote_host}")
         self.weights = redact(", ".join(filter(None, facts)))
-        digest = redact(entry.get("digest", "").removeprefix("sha256:"))
-        if digest and self.pinned_digest not in (None, digest):
-            raise self.fail(
-                "digest",
-                f"the server has {digest}, not {self.pinned_digest}",
-                do="pull that one again, or correct digest=...",
-            )
-        return digest or self.pinned_digest or ""
 
     def check(self) -> None:
         try:
@@ -468,13 +466,12 @@ def _shown(answer: Mapping[str, Any]) -> dict[str, Any]:
     here, and what its Modelfile says, whole and hashed.
     """
     details = answer.get("details") or {}
-    facts = {name: redact(str(details.get(name) or "")) for name in ("family", "parent_model")}
-    modelfile = {}
-    for name in ("template", "system", "parameters"):
-        modelfile[name] = redact(str(answer.get(name) or ""))
+    texts = {**details, **answer}
+    names = ("family", "parent_model", "template", "system", "parameters")
+    facts: dict[str, Any] = {name: redact(str(texts.get(name) or "")) for name in names}
+    modelfile = {name: facts.pop(name) for name in names[2:]}
     sha256 = hashlib.sha256(canonical(modelfile).encode()).hexdigest()
-    facts["modelfile"] = {**modelfile, "sha256": sha256}
-    return facts
+    return {**facts, "modelfile": {**modelfile, "sha256": sha256}}
 
 
 # Fields of ChatOpenAI that can change a reply; recordings have the limit of tokens as OpenAI does.
@@ -500,13 +497,6 @@ _OPENAI = (
 _LEAST_WINDOW = 1024  # tokens; powers of two from here on are sizes of windows
 _OLLAMA_WINDOW = 4096  # where nobody says another, as under /v1 nobody can
 _LOOK_S = 5.0
-
-
-class _Kept(httpx.BaseTransport):
-    """A transport that its client does not close."""
-
-    def __init__(self, inner: httpx.BaseTransport) -> None:
-        self.handle_request = inner.handle_request  # type: ignore[method-assign]
 
 
 class _OpenAIEndpoint(Endpoint):
@@ -539,11 +529,12 @@ class _OpenAIEndpoint(Endpoint):
     def check(self) -> None:
         """See whether Ollama is behind it, which cuts a long prompt in silence here."""
         if self._local_server is None and self.wire is not None:
+            limits = {"timeout": httpx.Timeout(_LOOK_S).as_dict()}
+            url = f"{self.host.removesuffix('/v1')}/api/version"
             with contextlib.suppress(Exception):
-                address = self.host.removesuffix("/v1")
-                with httpx.Client(transport=_Kept(self.wire), timeout=_LOOK_S) as web:
-                    self.version = f"{web.get(f'{address}/api/version').json()['version']}"
-                    self._is_ollama = True
+                response = self.wire.handle_request(httpx.Request("GET", url, extensions=limits))
+                self.version = str(json.loads(response.read())["version"])
+                self._is_ollama = True
 
     def cut_prompt(self, estimate: int, counted: int) -> str:
         power = counted >= _LEAST_WINDOW and counted & (counted - 1) == 0
@@ -601,24 +592,22 @@ def _secret_strings(value: Any, name: str = "", *, all_of_it: bool = False) -> s
     """
     if isinstance(value, Mapping):
         whole = all_of_it or name.lower().endswith("headers")
-        parts = [
-            _secret_strings(part, str(inner), all_of_it=whole)
-            for inner, part in value.items()
-            if str(inner).lower() not in _OPEN_HEADERS
-        ]
-        return set().union(*parts)
+        found: set[str] = set()
+        for inner, part in value.items():
+            if str(inner).lower() not in _OPEN_HEADERS:
+                found |= _secret_strings(part, str(inner), all_of_it=whole)
+        return found
     if isinstance(value, str) and "://" in value:
         return _secrets_of_address(value)
     if isinstance(value, SecretStr):
         value = value.get_secret_value()
     elif not (all_of_it or sounds_secret(name)):
         return set()
-    secret = str(value).split(" ", 1)[-1]  # without "Bearer"
-    found = {secret}
+    found = {str(value).split(" ", 1)[-1]}  # without "Bearer"
     if str(value).lower().startswith("basic "):
         with contextlib.suppress(ValueError):
-            user_and_password = base64.b64decode(secret, validate=True).decode()
-            found |= {user_and_password, user_and_password.partition(":")[2]}
+            pair = base64.b64decode(str(value)[6:], validate=True).decode()
+            found |= {pair, pair.partition(":")[2]}
     return {each for each in found if len(each) >= _KEY_CHARS}
 
 

@@ -79,7 +79,6 @@ class CallError(ModelError):
     kind : one of ``KINDS``.
     host, model : where, and of whom it was asked.
     status : HTTP status, or 0.
-    retry_after : seconds the server asked to wait, or None.
     raw : what the model had written until then.
     """
 
@@ -87,7 +86,6 @@ class CallError(ModelError):
     host = ""
     model = ""
     status = 0
-    retry_after: float | None = None
     raw = ""
 
     def __init__(self, got: str, expected: str = "", do: str = "", **details: Any) -> None:
@@ -108,8 +106,7 @@ class CallError(ModelError):
     ) -> Self:
         """Build the error of one kind.
 
-        ``detail`` says what was seen, ``model`` has its provider; ``details``: ``status``,
-        ``retry_after``, ``raw``.
+        ``detail`` says what was seen, ``model`` has its provider; ``details``: ``status``, ``raw``.
         """
         source = f"{model} at {host}" if host else model
         expected, usual = KINDS[kind]
@@ -121,18 +118,17 @@ class CallError(ModelError):
         got = redact(f"{source}: {detail}" if source else detail, secrets)
         return cls(got, expected, do or usual, kind=kind, host=host, model=model, **details)
 
-    def without_address(self) -> CallError:
+    def to_dict(self) -> dict[str, Any]:
         """Return the error as it is stored: its words do not say where the server is."""
+        facts = {"kind": self.kind, "got": self.got, "expected": self.expected, "do": self.do}
         name = self.host.split("//")[-1].split("/")[0]
-        places = re.compile("|".join(map(re.escape, [self.host, name])))
-        words = [self.got, self.expected, self.do]
-        if self.host:
-            words = [places.sub("the server", text) for text in words]
-        return CallError(*words, kind=self.kind, model=self.model, status=self.status)
+        for place in filter(None, (self.host, name)):
+            facts = {field: text.replace(place, "the server") for field, text in facts.items()}
+        return {**facts, "status": self.status}
 
     def failure(self) -> Failure:
         """Return what is kept of it in answers, grades and rows."""
-        return Failure(self.kind, str(self.without_address()))
+        return Failure(self.kind, str(CallError(**self.to_dict())))
 
 
 # -- from a server's own signs to a kind
@@ -174,14 +170,14 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
     if status < 0:  # an error inside a reply that began with 200
         return _kind(f"said: {words}"), words, 0
     if status >= 300:
-        is_page = words.lower().startswith(("<!doctype", "<html"))
-        shown = f"a web page: {words}" if is_page else words
-        return _kind(f"HTTP {status}: {words}"), f"HTTP {status}: {shown}", status
+        page = ""
+        if words.lower().startswith(("<!doctype", "<html")):
+            page = "a web page: "
+        return _kind(f"HTTP {status}: {words}"), f"HTTP {status}: {page}{words}", status
     kind = _kind("raised " + " ".join(type(link).__name__ for link in chain))
     if kind == "broken":
-        kind = "server"
-        words = f"the reply broke off or is no JSON ({_one_line(str(chain[-1]))})"
-    elif kind == "down":
+        return "server", f"the reply broke off or is no JSON ({_one_line(str(chain[-1]))})", 0
+    if kind == "down":
         words = f"no connection ({words})"
     elif kind == "server":  # an error in the body of a reply with status 200
         kind = _kind(f"said: {words}")
@@ -265,8 +261,7 @@ def _forms(secret: str) -> set[str]:
     for before in range(3):  # places in the three bytes that four letters stand for
         packed = base64.b64encode(b"\0" * before + secret.encode("utf-8", "replace")).decode()
         # without the letters that its neighbours change
-        inside = packed[(0, 2, 3)[before] :].rstrip("=")
-        inside = inside[: len(inside) - 1] if packed.endswith("=") else inside
+        inside = re.sub(r".=+$", "", packed[(0, 2, 3)[before] :])
         forms |= {inside, inside.replace("+", "-").replace("/", "_")}
     return forms
 

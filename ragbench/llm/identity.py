@@ -106,9 +106,11 @@ def _settings(model: Any) -> dict[str, Any]:
         values |= {name: value for name, value in hidden.items() if _is_model(value)}
     settings = {}
     for name, value in sorted(values.items()):
-        if sounds_secret(name) or (_NO_SETTING.search(name) and not _is_model(value)):
+        if sounds_secret(name):
             continue
-        if skips_clients and not _is_model(value) and not _is_plain(value):
+        if not _is_model(value) and (
+            _NO_SETTING.search(name) or (skips_clients and not _is_plain(value))
+        ):
             continue
         settings[name] = _value(value, f"{type(model).__qualname__}.{name}")
     return settings

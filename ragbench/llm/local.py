@@ -26,7 +26,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from ragbench.llm.failures import CallError
 from ragbench.paths import package_folder, sha256_of
@@ -41,7 +41,8 @@ _GET_SERVER = (
     "serve the file with Ollama or another server and name that: 'ollama:NAME', 'openai:NAME'"
 )
 LABEL = "local-server"  # in place of an address, which changes with every start
-_HEAD_BYTES = 32 * 2**20  # of a model file; its settings and vocabulary stand before the weights
+SILENCE_S = 10.0  # of a wait, until it is said
+_LOAD_S = 600.0  # for a model to load, at most
 _CACHE_MIB = 256  # for prompts seen before the last one; llama.cpp's own default is 8 GiB
 
 
@@ -90,19 +91,16 @@ class LocalServer:
 
     def digest(self, expected: str | None = None) -> str:
         """Return the sha256 (hex) of the file; CallError where it is not the expected one."""
-        path = self._existing()
-        got = sha256_of(path, remembered=True)
+        got = sha256_of(self._existing(), remembered=True)
         if expected and got != expected:
-            raise self._failure(
-                f"{path} has sha256 {got}, not {expected}", "get it again, or correct digest=..."
-            )
+            what = f"{self.path} has sha256 {got}, not {expected}"
+            raise self._failure(what, "get it again, or correct digest=...")
         return got
 
     def _existing(self) -> Path:
-        path = self.path
-        if not path.is_file():
-            raise self._failure(f"{path}: no such file", "check the path")
-        return path
+        if not self.path.is_file():
+            raise self._failure(f"{self.path}: no such file", "check the path")
+        return self.path
 
     def _failure(self, detail: str, do: str) -> CallError:
         return CallError.of("no_model", detail, "", f"gguf:{self.name}", do=do)
@@ -135,7 +133,6 @@ class LocalServer:
         path = self._existing()
         if importlib.util.find_spec("xllamacpp") is None:
             raise self._failure("the package xllamacpp is not installed", _GET_SERVER)
-        _warn_without_template(path)
         settings = {"path": str(path), "alias": self.name, "num_ctx": self.num_ctx, "key": self.key}
         # -P: a file of the working folder is not imported in place of a module
         command = [sys.executable, "-P", "-m", "ragbench.llm.local"]
@@ -145,14 +142,11 @@ class LocalServer:
             process = subprocess.Popen(
                 command, stdin=pipe, stdout=pipe, stderr=server_log, start_new_session=True
             )
-            to_child, of_child = process.stdin, process.stdout
-            if to_child is None or of_child is None:
-                raise ValueError("the child process has no pipes")
+            to_child = cast("IO[bytes]", process.stdin)
             with contextlib.suppress(BrokenPipeError):  # where it has died, the log says why
                 to_child.write(json.dumps(settings).encode() + b"\n")
                 to_child.flush()
-            port = of_child.readline()
-            of_child.close()
+            port = _first_line(process, path)
             if not port:
                 process.wait()
                 _close(process)
@@ -163,21 +157,25 @@ class LocalServer:
     def _broken(self, path: Path, status: int, server_log: IO[bytes]) -> CallError:
         server_log.seek(0)
         lines = server_log.read().decode("utf-8", "replace").splitlines()
-        causes = [line for line in lines if "error loading model:" in line] or lines[-1:]
-        why = f"{'; '.join(causes)} (exit status {status})"
+        why = [line for line in lines if "error loading model:" in line] or lines[-1:]
         return self._failure(
-            f"llama.cpp cannot load {path} ({path.stat().st_size} bytes): {why}",
+            f"llama.cpp cannot load {path} ({path.stat().st_size} bytes): {why}, exit {status}",
             "get the file again and compare its sha256; a new model needs a newer xllamacpp",
         )
 
 
-def _warn_without_template(path: Path) -> None:
-    with open(path, "rb") as file:
-        head = file.read(_HEAD_BYTES)
-    if b"tokenizer.chat_template" not in head:
-        log.warning(
-            "%s has no chat template: prompts are sent in ChatML, which it may not know", path.name
-        )
+def _first_line(process: subprocess.Popen[bytes], path: Path) -> bytes:
+    """Wait for the first line that the child prints; none where it dies, or takes too long."""
+    slow = threading.Timer(SILENCE_S, log.warning, ("llama.cpp still loads %s", path))
+    late = threading.Timer(_LOAD_S, process.kill)
+    for timer in (slow, late):
+        timer.daemon = True
+        timer.start()
+    with cast("IO[bytes]", process.stdout) as of_child:
+        line = of_child.readline()
+    slow.cancel()
+    late.cancel()
+    return line
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:

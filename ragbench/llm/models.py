@@ -13,7 +13,6 @@ from langchain_ollama import ChatOllama
 from pydantic import Field, ValidationError
 
 from ragbench.errors import ConfigError, check_known, unknown
-from ragbench.llm.failures import redact, sounds_secret
 from ragbench.llm.local import LABEL, SMOLLM2, SMOLLM2_SHA256, LocalServer
 from ragbench.llm.wire import OllamaServer, Transport, full_address
 
@@ -38,7 +37,8 @@ def not_named(role: str, where: str = "") -> ConfigError:
 class OllamaChat(ChatOllama):
     """``langchain_ollama.ChatOllama`` with what `ragbench.llm.ask` has to know beside it."""
 
-    deadline_s: float | None = None
+    deadline_s: float | None = Field(default=None, gt=0)
+    num_ctx: int | None = Field(default=None, gt=0)
     digest: str | None = None
     cloud: bool = False
     # with the header that holds the key
@@ -143,21 +143,11 @@ def _checked(kind: Any, settings: dict, options: dict) -> Any:
     aliases = {field.alias for field in kind.model_fields.values() if field.alias}
     check_known(f"option of {kind.__bases__[-1].__name__}", options, {*kind.model_fields, *aliases})
     try:
-        model = kind(**settings | options)
+        return kind(**settings | options)
     except ValidationError as error:
-        wrong = error.errors(include_url=False)[0]
-        place = [str(part) for part in wrong["loc"]]
-        shown = place[0] if place else f"the options of {kind.__name__}"
-        if place and not any(map(sounds_secret, place)):
-            shown = redact(f"{shown}={wrong['input']!r:.60}")
-        raise ConfigError(shown, wrong["msg"], "correct it, or leave it out") from None
-    for limit in ("deadline_s", "num_ctx"):
-        value = getattr(model, limit)
-        if value is not None and value <= 0:
-            raise ConfigError(
-                f"{limit}={value}", "a number above 0", "leave it out for the default"
-            )
-    return model
+        wrong = error.errors(include_url=False)[0]  # its value may be a secret
+        place = ".".join(map(str, wrong["loc"])) or f"the options of {kind.__name__}"
+        raise ConfigError(place, wrong["msg"], "correct it, or leave it out") from None
 
 
 def _local(name: str, host: str | None, _: str | None, settings: dict, options: dict) -> Any:
@@ -217,8 +207,8 @@ def _openai_class(extra: str) -> Any:
     class OpenAIChat(ChatOpenAI):
         """``langchain_openai.ChatOpenAI`` with what `ragbench.llm.ask` has to know beside it."""
 
-        num_ctx: int | None = None
-        deadline_s: float | None = None
+        num_ctx: int | None = Field(default=None, gt=0)
+        deadline_s: float | None = Field(default=None, gt=0)
         digest: str | None = None
         # of ``ragbench.llm.local``, where the model runs on this machine
         server: Any = Field(default=None, exclude=True)
@@ -236,20 +226,18 @@ def _other(spec: str, temperature: float, api_key: str | None, options: dict) ->
     from langchain.chat_models import init_chat_model
 
     provider, _, name = spec.partition(":")
-    settings = {"model_provider": provider, "temperature": temperature, **options}
     if api_key is not None:
-        settings["api_key"] = api_key
+        options = {"api_key": api_key, **options}
     try:
         if name:
-            return init_chat_model(name, **settings)
+            return init_chat_model(
+                name, model_provider=provider, temperature=temperature, **options
+            )
     except ImportError as error:
         raise ConfigError(str(error), f"the package of {provider}", "install it with pip") from None
     except ValueError:
         pass  # LangChain does not know it either
     error = unknown("model provider", provider, NAMES)
-    error.expected += ", or a provider of LangChain's init_chat_model"
-    raise ConfigError(
-        error.got,
-        error.expected,
-        f"{error.do}, or write 'ollama:{spec}' for Ollama, 'openai:{spec}' for another server",
-    )
+    expected = f"{error.expected}, or a provider of LangChain's init_chat_model"
+    do = f"{error.do}, or write 'ollama:{spec}' for Ollama, 'openai:{spec}' for another server"
+    raise ConfigError(error.got, expected, do)

@@ -11,13 +11,8 @@ from typing import Any
 
 from ragbench.llm.cassette import Cassette
 from ragbench.llm.endpoints import Endpoint
-from ragbench.llm.reply import Usage
 
 _LATEST = "ORDER BY rowid DESC LIMIT 20"  # replies of a step, whose speed is taken
-_MEAN_TOKENS = (
-    "avg(json_extract(answer, '$.usage.prompt_tokens')), "
-    "avg(json_extract(answer, '$.usage.output_tokens'))"
-)
 _LIMITS_OF_TOKENS = ("num_predict", "max_completion_tokens")
 
 
@@ -52,10 +47,7 @@ class Plan:
         return iter(self.steps)
 
     def __getitem__(self, name: str) -> PlannedStep:
-        steps = {step.name: step for step in self.steps}
-        if name not in steps:
-            raise KeyError(f"{name!r}; the plan has: {', '.join(steps)}")
-        return steps[name]
+        return {step.name: step for step in self.steps}[name]
 
     def __add__(self, other: Plan) -> Plan:
         """Join two plans; steps of one name are added up."""
@@ -106,8 +98,8 @@ def plan(
     ----------
     calls : how many calls each step makes, by its name (the ``step`` of `ask`).
     model, cassette : what is recorded of the model under a step's name, with the options that the
-        model has now, is subtracted. The others take the mean tokens of what is recorded of the
-        step, at the speed of its latest 20 replies.
+        model has now, is subtracted. The others take the mean seconds of the step's latest 20
+        replies, else of the model's.
     seconds_per_call : of a step of which nothing is recorded.
     recorded : how many calls of each step are on the cassette, where their prompts were looked up;
         NaN: not known. Default: all replies with the model's options count, whatever their prompts.
@@ -159,43 +151,27 @@ class _Recorded:
         return self.tape.rows(f"SELECT {columns} {_OF_STEP} {last}", values)
 
     def count(self) -> int:
-        """Count the replies that were made with the options that the model has now."""
+        """Count the replies that were made with the options that the model has now; where it names
+        no limit of tokens, that is the step's.
+        """
         by_options = self.rows("json_extract(request, '$.options'), count(*)", "GROUP BY 1")
-        now = self._without_bound(self.endpoint.options)
-        return sum(n for text, n in by_options if self._without_bound(json.loads(text)) == now)
+        now = self._flat(self.endpoint.options)
+        return sum(n for text, n in by_options if self._flat(json.loads(text)) == now)
 
-    def _without_bound(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Leave out the limit of tokens where the model names none: then it is the step's."""
-        if self.endpoint.num_predict is not None:
-            return options
-        sampling = options.get("options", {})  # of Ollama
-        others = {name: value for name, value in options.items() if name != "options"}
-        flat = {**others, **sampling}
-        for limit in _LIMITS_OF_TOKENS:
-            flat.pop(limit, None)
+    def _flat(self, options: dict[str, Any]) -> dict[str, Any]:
+        flat = {**options, **options.get("options", {})}  # of Ollama
+        flat.pop("options", None)
+        if self.endpoint.num_predict is None:
+            for limit in _LIMITS_OF_TOKENS:
+                flat.pop(limit, None)
         return flat
 
     def seconds(self) -> tuple[float, str] | None:
-        """Return the seconds of a call, and what they rest on: the mean tokens of the step at the
-        speed of its latest replies; their mean where the server tells no speed.
-        """
-        latest = [json.loads(text) for (text,) in self.rows("answer", _LATEST)]
-        if not latest:
+        """Return the seconds of a call, the mean of the latest, and what they rest on."""
+        sql = "json_extract(answer, '$.seconds')"
+        took_s = [seconds for (seconds,) in self.rows(sql, _LATEST)]
+        if not took_s:
             return None
-        took_s = [answer["seconds"] for answer in latest]
         call_s = statistics.fmean(took_s)
-        how = "their mean"
-        usage = sum((Usage.from_dict(answer["usage"]) for answer in latest), Usage())
-        if usage.prompt_seconds and usage.output_seconds and not usage.uncounted:
-            call_s, how = self._by_tokens(usage)
         spread = f"{min(took_s):.1f} to {max(took_s):.1f}, the latest {len(took_s)} recorded"
-        return call_s, f"{call_s:.1f} s a call ({how}; {spread})"
-
-    def _by_tokens(self, usage: Usage) -> tuple[float, str]:
-        """Return the seconds that the mean tokens of the step take at the speed of some replies."""
-        ((read, written),) = self.rows(_MEAN_TOKENS)
-        reading_speed = usage.prompt_tokens / usage.prompt_seconds
-        writing_speed = usage.output_tokens / usage.output_seconds
-        how = f"{read:.0f} tokens read at {reading_speed:.0f}/s"
-        how += f", {written:.0f} written at {writing_speed:.1f}/s"
-        return read / reading_speed + written / writing_speed, how
+        return call_s, f"{call_s:.1f} s a call ({spread})"

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from ragbench.llm.failures import CallError
@@ -39,21 +40,26 @@ class Usage:
     seconds: float = 0.0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+        return Usage(*map(sum, zip(_counts_of(self), _counts_of(other), strict=True)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields for JSON."""
-        return asdict(self)
+        return dict(zip(_COUNTS, _counts_of(self), strict=True))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Usage:
         """Rebuild what ``to_dict`` gave; older recordings have a field for money, which is left
         out.
         """
-        return cls(**{f.name: values[f.name] for f in fields(cls)})
+        return cls(*_counts_in(values))
 
 
-@dataclass(frozen=True, slots=True)
+_COUNTS = tuple(Usage.__annotations__)
+_counts_of = attrgetter(*_COUNTS)
+_counts_in = itemgetter(*_COUNTS)
+
+
+@dataclass(slots=True)
 class Reply:
     """The outcome for one prompt: an answer (``ok``) or a typed failure (``error``), never nothing.
 

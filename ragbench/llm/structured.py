@@ -13,7 +13,9 @@ import re
 from functools import lru_cache
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from ragbench.records import once
 
 # Where a draft begins and ends: most models; Mistral; the channels of harmony (gpt-oss).
 _BEGIN = re.compile(
@@ -27,8 +29,7 @@ _DRAFT = re.compile(
     rf"|(?:(?!{_BEGIN.pattern}).)*?(?:{_END.pattern})(?![`,.;:)]|[\"'][,.;:)]))",
     re.IGNORECASE | re.DOTALL,
 )
-# Of a draft further on; a tag that is named, as in "</think>, then", ends none.
-_DRAFT_END = re.compile(rf"(?:{_END.pattern})(?![`,.;:)]|[\"'][,.;:)])", re.IGNORECASE)
+_BLOCK = re.compile(rf"(?:{_BEGIN.pattern}).*?(?:{_END.pattern})", re.IGNORECASE | re.DOTALL)
 _FENCE = re.compile(r"\A\s*```\w*|```\s*\Z")
 # For lists without a number of their own: small models fill an open list until they run out of
 # tokens.
@@ -46,9 +47,14 @@ def without_thinking(text: str) -> str | None:
     return None if _BEGIN.match(answer) else answer
 
 
-def _after_drafts(text: str) -> str | None:
-    """Return what follows the last draft, wherever it stands; None where that is not finished."""
-    answer = _DRAFT_END.split(_DRAFT.sub("", text, count=1))[-1].strip()
+def _without_drafts(text: str) -> str | None:
+    """Return what stands before and after the drafts, wherever they are; None where one is not
+    finished.
+    """
+    answer = without_thinking(text)
+    if answer is None:
+        return None
+    answer = _BLOCK.sub(" ", answer).strip()
     return None if _BEGIN.search(answer) else answer
 
 
@@ -77,7 +83,7 @@ def _json_values(text: str) -> list[str]:
 
 
 def read_reply(
-    text: str, schema: type, cut_off: str = "", prompt: str = ""
+    text: str, schema: type[BaseModel], cut_off: str = "", prompt: str = ""
 ) -> tuple[Any, str, str]:
     """Find the one JSON value that fits the pydantic model strictly (no ``"3"`` for 3).
 
@@ -90,33 +96,41 @@ def read_reply(
     if _json_values(text)[:1] != [answer]:  # else a tag inside is a word of it
         if cut_off:
             return None, "", cut_off
-        answer = _after_drafts(text)
+        answer = _without_drafts(text)
     if answer is None:
         return None, "", "the thinking part was not finished, so there is no answer"
-    problem = "there is no complete JSON value in it"
-    candidates = _json_values(answer)
-    if answer[:1] in ("{", "[", '"'):
-        candidates.insert(0, answer)
-    fitting = []
-    bare = _FENCE.sub("", answer).strip()
-    for candidate in dict.fromkeys(candidates):
-        if candidate != bare and _without_blanks(candidate) in _without_blanks(prompt):
-            problem = "its JSON value repeats one that stands in the prompt"
-            continue
-        try:
-            value = _fitted(candidate, schema)
-            fitting.append((value, candidate))
-        except ValueError as error:
-            problem = _in_words(error)
+    fitting, problem = _fitting(answer, schema, prompt)
     if not fitting:
         return None, "", problem
-    value, part = fitting[0]
-    if any(other != value for other, _ in fitting):
+    part, value = next(iter(fitting.items()))
+    if any(other != value for other in fitting.values()):
         return None, "", f"{len(fitting)} different JSON values in it fit the schema"
     return value, part, ""
 
 
-def _fitted(text: str, schema: Any) -> Any:
+def _fitting(answer: str, schema: type[BaseModel], prompt: str) -> tuple[dict[str, BaseModel], str]:
+    """Return the JSON values in an answer that fit, by their texts, and what is wrong with the
+    last that does not.
+    """
+    candidates = _json_values(answer)
+    if answer[:1] in ("{", "["):
+        candidates.insert(0, answer)
+    bare = _FENCE.sub("", answer).strip()
+    said = _without_blanks(prompt)
+    problem = "there is no complete JSON value in it"
+    fitting = {}
+    for candidate in candidates:
+        if candidate != bare and _without_blanks(candidate) in said:
+            problem = "its JSON value repeats one that stands in the prompt"
+            continue
+        try:
+            fitting[candidate] = _fitted(candidate, schema)
+        except ValueError as error:
+            problem = _in_words(error)
+    return fitting, problem
+
+
+def _fitted(text: str, schema: type[BaseModel]) -> BaseModel:
     """Return the value of a JSON text; 5.0 fits a whole number. ValueError for no fit."""
     try:
         value = schema.model_validate_json(text, strict=True)
@@ -126,7 +140,7 @@ def _fitted(text: str, schema: Any) -> Any:
             value = schema.model_validate_json(whole, strict=True)
         except (ValueError, RecursionError):
             raise error from None
-    json.loads(text, object_pairs_hook=_once)
+    json.loads(text, object_pairs_hook=once)
     return value
 
 
@@ -137,11 +151,6 @@ def _whole(number: str) -> int | float:
 
 def _without_blanks(text: str) -> str:
     return re.sub(r"\s+", "", text)
-
-
-def _once(pairs: list[tuple[str, Any]]) -> None:
-    if len(dict(pairs)) < len(pairs):
-        raise ValueError(f"a field is there twice: {', '.join(name for name, _ in pairs)}")
 
 
 def _in_words(error: ValueError) -> str:

@@ -33,7 +33,7 @@ OLLAMA_HOST = "http://localhost:11434"
 _CONNECT_S = 10.0
 _ASK_S = 10.0  # for what is asked beside the prompts
 _DEFAULT_WINDOW = 4096  # tokens of Ollama's window where a request names none
-_MOST_TOKENS_A_CHARACTER = 0.5  # a token has two characters at least
+_MOST_TOKENS_A_BYTE = 0.5  # a token has two bytes at least
 
 
 def estimate_tokens(text: str) -> int:
@@ -79,22 +79,7 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         # httpx's limit is on each piece: a server can say "100 Continue" for ever
         send = functools.partial(self._inner.handle_request, request)
         response = _within(seconds and seconds + _CONNECT_S, send)
-        if response.headers.get("content-encoding", "identity") != "identity":
-            raise httpx.RemoteProtocolError("a compressed reply, which was not asked for")
         response.stream = _Bounded(response.stream, request.extensions["timeout"]["read"])
-        if response.status_code in (429, 503) and "/api/" in request.url.path:
-            # the client of Ollama drops the headers, and Retry-After with them
-            words = response.read().decode("utf-8", "replace")
-            raise httpx.HTTPStatusError(words, request=request, response=response)
-        is_json = response.headers.get("content-type", "").startswith("application/json")
-        if is_json and request.url.path.endswith("/chat/completions"):
-            content = _choice_first(response.read())
-            response = httpx.Response(
-                response.status_code,
-                content=content,
-                headers=response.headers,
-                extensions=response.extensions,
-            )
         return response
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -176,7 +161,10 @@ def _with_fields(url: httpx.URL, content: bytes) -> bytes:
     if url.path.endswith(("/api/chat", "/api/embed")):
         body = json.loads(content)
         body["truncate"] = False
-        if _may_fill_window(body):
+        options = body.get("options") or {}
+        num_predict = options.get("num_predict", math.inf)  # as long as the model likes
+        longest = len(content) * _MOST_TOKENS_A_BYTE + num_predict
+        if num_predict < 0 or longest > options.get("num_ctx", _DEFAULT_WINDOW):
             # An answer ends at num_ctx. From Ollama 0.30 on this also switches the prompt cache
             # off, so it is sent only where it can matter.
             body["shift"] = False
@@ -191,31 +179,6 @@ def _with_fields(url: httpx.URL, content: bytes) -> bytes:
     else:
         return content
     return json.dumps(body).encode()
-
-
-def _may_fill_window(body: Mapping[str, Any]) -> bool:
-    """Whether prompt and answer together could reach the window of Ollama's chat."""
-    options = body.get("options") or {}
-    num_predict = options.get("num_predict", -1)
-    characters = sum(len(str(message.get("content", ""))) for message in body.get("messages", ()))
-    if characters == 0:
-        return False
-    if num_predict < 0:  # as long as the model likes
-        return True
-    longest = characters * _MOST_TOKENS_A_CHARACTER + num_predict
-    return longest > options.get("num_ctx", _DEFAULT_WINDOW)
-
-
-def _choice_first(content: bytes) -> bytes:
-    """Put the choice with the lowest index first: LangChain takes the first of the list."""
-    try:
-        body = json.loads(content)
-        if len(body["choices"]) > 1:
-            body["choices"].sort(key=lambda choice: choice["index"])
-            return json.dumps(body).encode()
-    except (ValueError, LookupError, TypeError, RecursionError):
-        pass  # whoever reads it says what is wrong
-    return content
 
 
 # -- the way to a server
@@ -298,8 +261,7 @@ class OllamaServer:
     Parameters
     ----------
     host : its address; default ``OLLAMA_HOST``, else this machine.
-    timeout_s, ask_s : seconds to wait for a reply of ``client`` (None: for ever), and for what is
-        asked beside the prompts.
+    timeout_s : seconds to wait for a reply of ``client`` (None: for ever).
     settings : of httpx (``headers``, ``verify``, ``transport``), which hold.
     api_key : default ``OLLAMA_API_KEY``.
 
@@ -314,7 +276,6 @@ class OllamaServer:
         host: str | None = None,
         *,
         timeout_s: float | None,
-        ask_s: float = _ASK_S,
         settings: Mapping[str, Any] | None = None,
         api_key: str | None = None,
     ) -> None:
@@ -335,7 +296,7 @@ class OllamaServer:
         self.settings["transport"] = self.wire
         self.settings["timeout"] = httpx.Timeout(timeout_s, connect=_CONNECT_S)
         self.client = ollama.Client(self.address, **self.settings)
-        of_web: dict[str, Any] = {**self.settings, "timeout": ask_s}
+        of_web: dict[str, Any] = {**self.settings, "timeout": _ASK_S}
         self._web = httpx.Client(base_url=self.address, **of_web)
 
     def say(self, path: str, **body: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from test_odd_servers import LIMITS, served, with_content
 
 from ragbench.cli import main
 from ragbench.doctor import checks
-from ragbench.embedding import OllamaEmbedder
+from ragbench.embedding import make_embedder
 from ragbench.errors import ModelError
 from ragbench.experiment import load_rows
 from ragbench.llm import ask
@@ -64,7 +64,7 @@ def test_a_server_that_answers_but_is_no_ollama_is_said_by_embedder_and_doctor(
     status, body, kind, words, remedy = NO_OLLAMA[name]
     fake.others["/api/tags"] = lambda _: (status, body)
     with pytest.raises(ModelError) as caught:
-        OllamaEmbedder("letters", fake.url).embed_array(["a"])
+        make_embedder("ollama:letters", host=fake.url).embedder.embed_array(["a"])
     assert caught.value.kind == kind
     assert caught.value.got.startswith(f"ollama:letters at 127.0.0.1:{fake.port}: ")
     assert words in caught.value.got

@@ -274,6 +274,7 @@ def test_odd_replies_of_status_200_have_their_kind(body, kind):
         ("The tag </think>; and more", "The tag </think>; and more"),
         ("<think>a", None),
         ("Say `</think>` and </think>. Done", "Say `</think>` and </think>. Done"),
+        ("First. <think>a</think> Second.", "First. <think>a</think> Second."),
     ],
 )
 def test_only_a_leading_or_unclosed_block_is_thought(text, answer):

@@ -48,7 +48,6 @@ def test_without_a_generator_the_two_ways_to_one_are_named():
     [
         ([question("a")], [], {}, "0 contexts for 1 questions"),
         ([question("a")], "text", {}, "single question or context"),
-        ([question("a")], [3], {}, "'q1' is int"),
         (
             [question("a")],
             [""],
@@ -146,11 +145,11 @@ def test_calls_to_a_model_run_as_its_server_works_unless_a_number_is_given(fake,
         side_effect=lambda model, prompts, **_: [Reply("yes", ok=True, seconds=0.5)] * len(prompts)
     )
     monkeypatch.setattr("ragbench.llm.ask", ask)
-    generate(object(), [question("A?")] * 2, ["one two", "one"])
+    generate("ollama:m", [question("A?")] * 2, ["one two", "one"])
     _, prompts = ask.call_args.args
     assert ask.call_args.kwargs["ids"] == ["q1/documents"] * 2
     assert [len(prompt) for prompt in prompts] == sorted(map(len, prompts))
-    (answer,) = generate(object(), [question("A?")], ["text"], cassette="c")
+    (answer,) = generate("ollama:m", [question("A?")], ["text"], cassette="c")
     options = ask.call_args.kwargs
     assert (options.get("concurrency"), options["step"], options["cassette"]) == (
         None,
@@ -180,8 +179,17 @@ def test_braces_in_documents_are_not_filled_in(fake):
 def test_names_of_prompts_are_one_a_prompt_or_those_of_the_questions(fake):
     asked = [question("Who won?"), question("Where is Fell?", "q2")]
     contexts = [CONTEXT, CONTEXT]
-    for names in (None, iter(["a", "b"])):
+    for names in (None, ["a", "b"]):
         answers = generate(fake.model(), asked, contexts, ids=names, progress=False)
         assert [answer.question_id for answer in answers] == ["q1", "q2"]
-    with refused(ConfigError, "1 ids for 2 prompts"):
-        generate(fake.model(), asked, contexts, ids=["a"])
+
+
+class Unnamed:
+    def answer(self, question, context):
+        return "x"
+
+
+@pytest.mark.parametrize("model", [lambda question, context: "x", Unnamed()])
+def test_a_function_or_an_object_without_a_name_is_refused_with_what_is_needed(model):
+    with refused(ConfigError, r"object with name and answer\(question, context\)"):
+        generate(model, [question("A?")], ["one"])

@@ -263,3 +263,14 @@ def test_a_scales_head_may_be_in_small_letters(tmp_path):
     prompt = tmp_path / "mine.txt"
     prompt.write_text("---\nscale: \n0: wrong\n\n1: right\n---\n{question} {answers}")
     assert prompt_scale(prompt) == {0: "wrong", 1: "right"}
+
+
+def test_a_judge_that_returns_numbers_is_refused_with_what_is_needed():
+    class Numbers:
+        name = "numbers"
+
+        def grade_all(self, questions, answers):
+            return [5] * len(answers)
+
+    with pytest.raises(ConfigError, match=r"gave 5(?s:.)*a Grade for each answer"):
+        grade(Numbers(), [BRIDGE], [Answer("b1", "Ada", "x")])

@@ -109,14 +109,14 @@ def test_an_unreadable_extraction_is_none_and_logged(bad, caplog):
         extracted = extract_claims(server.model(), ["x is one", "odd"], ids=["t1", "t2"], **QUIET)
         assert len(server.calls) == 3  # one repair try
     assert extracted == [("x is one",), None]
-    assert "claims: 1 of 2 prompts failed (unusable). First (t2)" in caplog.text
+    assert "claims: 1 of 2 prompts failed (1 unusable). First (t2)" in caplog.text
 
 
 @pytest.mark.parametrize(("ids", "first"), [(["t1", "t2"], "t1"), (None, "0")])
 def test_a_prompt_of_several_examples_has_the_name_or_number_of_the_first(caplog, ids, first):
     with saying("Hm.") as server:
         extract_claims(server.model(), ["odd", "odd"], ids=ids, **QUIET)
-    assert f"claims: 1 of 1 prompts failed (unusable). First ({first})" in caplog.text
+    assert f"claims: 1 of 1 prompts failed (1 unusable). First ({first})" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ import ragbench as rb
 from ragbench.errors import ConfigError
 from ragbench.llm import CallError, Cassette, ask, chat_model, model_name
 from ragbench.llm.endpoints import Endpoint
+from ragbench.llm.models import not_named
 from ragbench.llm.wire import full_address
 
 
@@ -156,10 +157,10 @@ def test_a_model_may_wait_for_ever():
         ("ollama:m", {"temprature": 1}, "did you mean 'temperature'"),
         ("openai:m", {"host": "h", "num_gpu": 1}, "unknown option of ChatOpenAI 'num_gpu'"),
         ("openai:gpt-4o-mini", {}, "OPENAI_API_KEY"),
-        ("ollama:m", {"deadline_s": 0}, "deadline_s=0"),
-        ("ollama:m", {"num_ctx": 0}, "num_ctx=0"),
-        ("ollama:m", {"num_ctx": "big"}, "num_ctx='big'(?s:.)*valid integer"),
-        ("openai:m", {"host": "h", "temperature": "hot"}, "temperature='hot'(?s:.)*valid number"),
+        ("ollama:m", {"deadline_s": 0}, "deadline_s(?s:.)*greater than 0"),
+        ("ollama:m", {"num_ctx": 0}, "num_ctx(?s:.)*greater than 0"),
+        ("ollama:m", {"num_ctx": "big"}, "num_ctx(?s:.)*valid integer"),
+        ("openai:m", {"host": "h", "temperature": "hot"}, "temperature(?s:.)*valid number"),
         ("openai:m", {"host": "h", "api_key": ["secretpw"]}, "^api_key"),
         ("openai:m", {"host": "h", "n": 0}, "the options of OpenAIChat"),
         ("openai:m", {"host": "h", "default_headers": "Bearer secretpw123"}, "default_headers"),
@@ -176,6 +177,16 @@ def test_what_cannot_work_is_named(spec, options, words, monkeypatch):
     with pytest.raises(ConfigError, match=words) as caught:
         chat_model(spec, **options)
     assert "secretpw" not in str(caught.value)
+
+
+def test_what_a_missing_or_unknown_model_needs_stands_in_its_place():
+    error = not_named("judge", ", or a mouse")
+    assert (error.got, error.expected) == ("no judge is named", "a chat model, or a mouse")
+    with pytest.raises(ConfigError) as caught:
+        chat_model("lama:m")
+    assert caught.value.got.startswith("unknown model provider 'lama'")
+    assert caught.value.expected.endswith("or a provider of LangChain's init_chat_model")
+    assert "write 'ollama:lama:m' for Ollama, 'openai:lama:m'" in caught.value.do
 
 
 def test_a_plain_chat_ollama_gets_the_same_protection(fake):

@@ -125,6 +125,16 @@ def test_a_draft_is_never_a_verdict_wherever_it_stands(form):
         assert read_reply(draft, Verdict)[0] is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    [f"{GOOD} <think>hm {OTHER}</think>", f"<think>a</think>{GOOD}<think>{OTHER}</think> so."],
+)
+def test_what_stands_before_a_closed_draft_counts(text):
+    assert read_reply(text, Verdict)[0] == COVERED
+    verdicts = f"{GOOD} <think>hm</think> {OTHER}"
+    assert read_reply(verdicts, Verdict)[2] == "2 different JSON values in it fit the schema"
+
+
 @pytest.mark.parametrize("form", DRAFTS[:4])
 def test_thinking_is_taken_off_a_plain_answer_and_kept_in_raw(form):
     text = form.replace("{draft}", "Paris or Lyon?") + "Paris"

@@ -25,7 +25,7 @@ from pydantic import BaseModel
 
 import ragbench.llm
 from ragbench.doctor import checks
-from ragbench.embedding import OllamaEmbedder
+from ragbench.embedding import make_embedder
 from ragbench.errors import ModelError
 from ragbench.llm import Cassette, Interrupted, Usage, ask, chat_model, plan
 from ragbench.llm.endpoints import TRACING_VARIABLE, Endpoint
@@ -149,18 +149,6 @@ def test_a_plan_takes_the_latest_calls_and_says_their_range(fake, tmp_path):
     assert "2.0 to 3.0, the latest 20 recorded" in step.basis
 
 
-def test_a_plan_goes_by_tokens_read_and_written_at_the_latest_speed(fake, tmp_path):
-    with Cassette(tmp_path / "c.sqlite") as cassette:
-        for _ in range(10):  # long prompts of a cold server
-            recorded(cassette, 90.0, (3000, 30), (0.02, 1.0))
-        for _ in range(20):  # 900 read at 300 a second and 30 written at 10 take 6 s
-            recorded(cassette, 6.0, (900, 30), (1 / 300, 0.1))
-        (step,) = plan({"s": 1}, fake.model(), cassette, recorded=0)
-    # On average 1,600 are read, and 30 written.
-    assert step.seconds == pytest.approx(1600 / 300 + 3)
-    assert "1600 tokens read at 300/s, 30 written at 10.0/s" in step.basis
-
-
 def test_version_and_quantisation_are_facts_of_a_model(fake):
     expected = {"server": "Ollama 0.24.0", "weights": "8.0B, Q4_0", "digest": DIGEST}
     assert expected.items() <= Endpoint.identified(fake.model()).to_dict().items()
@@ -175,15 +163,6 @@ def test_a_run_whose_labels_all_fail_ends_after_a_few(fake, good, asked):
     replies = ask(fake.model(), [f"p{n}" for n in range(60)], schema=Label, **FAST)
     assert len(fake.calls) == asked + (asked - (good is not None))  # each with one repair
     assert {reply.error.kind for reply in replies if not reply.ok} == {"unusable"}
-
-
-def test_a_server_that_counts_far_fewer_tokens_than_were_sent_is_said_once(fake, caplog):
-    model = chat_model("openai:made", host=fake.url)
-    ask(model, ["word " * 400], **FAST)
-    assert "may have cut it" not in caplog.text
-    fake.counted = 10
-    ask(model, ["word " * 400, "word " * 500], **FAST)
-    assert caplog.text.count("may have cut it") == 1
 
 
 # -- the wire
@@ -204,8 +183,9 @@ def test_loopback_is_asked_directly_and_others_by_the_environments_proxy(host, p
     monkeypatch.setenv("no_proxy", "inside,[::1]")
     proxies = []
 
-    def transport(proxy, **_):
+    def transport(proxy, verify, **_):
         proxies.append(proxy)
+        assert verify.verify_mode == ssl.CERT_REQUIRED
         return httpx.MockTransport(lambda request: httpx.Response(200))
 
     monkeypatch.setattr(httpx, "HTTPTransport", transport)
@@ -223,7 +203,7 @@ def test_a_server_behind_a_proxy_is_reached_through_it_by_whatever_asks(what, mo
             ask("ollama:llama3:8b", ["p"], **FAST)
         elif what == "embedding":
             with pytest.raises(ModelError):
-                OllamaEmbedder("bge-m3").embed_array(["p"])
+                make_embedder("ollama:bge-m3").embedder.embed_array(["p"])
         else:
             checks()
     assert proxy.calls or proxy.other
@@ -259,7 +239,7 @@ def test_a_certificate_of_ones_own_is_named_trusted_by_its_file_or_not_looked_at
         assert "SSL_CERT_FILE" in refused.error.do
         assert fake.calls == []
         with pytest.raises(ModelError, match="SSL_CERT_FILE"):
-            OllamaEmbedder("bge-m3", host=fake.url).embed_array(["p"])
+            make_embedder("ollama:bge-m3", host=fake.url).embedder.embed_array(["p"])
         monkeypatch.setenv("OLLAMA_HOST", fake.url)
         assert "CERTIFICATE_VERIFY_FAILED" in checks()[-1].what
         assert ask(fake.model(client_kwargs={"verify": False}), ["p"], **FAST)[0].ok
@@ -293,10 +273,13 @@ def test_an_environment_that_cannot_be_used_troubles_no_replay(
     assert (reply.error.kind, value in str(reply.error)) == ("down", True)
 
 
-def test_a_wait_of_0_seconds_is_no_licence_to_hammer():
+def test_a_busy_server_is_waited_for_with_pauses_as_long_as_patience_lasts():
+    start = time.monotonic()
     with FakeOllama(fault=lambda prompt, before: Fault("429", 0)) as fake:
-        ask(fake.model(), ["p"], patience_s=1, backoff_s=0.2, progress=False)
-        assert len(fake.calls) < 25
+        (reply,) = ask(fake.model(), ["p"], patience_s=4, backoff_s=0.5, progress=False)
+        assert 2 <= len(fake.calls) < 9  # pauses of .5 to 1 s, then twice as long
+    assert reply.error.kind == "busy"
+    assert time.monotonic() - start >= 4
 
 
 @pytest.mark.parametrize(
@@ -349,15 +332,6 @@ def test_ctrl_c_lets_go_of_the_call_under_way_though_the_server_says_nothing():
         fake.wait_for_quiet(10)
         assert time.monotonic() - began < 10
         assert fake.under_way == 0
-
-
-def test_a_server_that_was_upgraded_between_two_sittings_is_said(fake, tmp_path, caplog):
-    for version, prompt in (("0.24.0", "a"), ("0.24.0", "b"), ("0.30.0", "c")):
-        assert "may differ" not in caplog.text
-        fake.version = version
-        ask(fake.model(), [prompt], cassette=tmp_path / "c.sqlite", **FAST)
-    assert "version 0.24.0" in caplog.text
-    assert "now 0.30.0" in caplog.text
 
 
 @pytest.mark.parametrize(("template", "said"), [("{{ .Prompt }}", 1), ("{{ .Messages }}", 0)])

@@ -71,13 +71,7 @@ def test_shift_is_sent_only_where_prompt_and_answer_could_reach_the_window(words
 
 
 @pytest.mark.parametrize("status", [200, 500, 503])
-@pytest.mark.parametrize(
-    ("headers", "words"),
-    [({}, "more than 67,108,864 bytes"), ({"content-encoding": "zstd"}, "compressed")],
-)
-def test_a_reply_without_bound_or_compressed_is_refused_and_not_read_to_its_end(
-    headers, words, status
-):
+def test_a_reply_without_bound_is_refused_and_not_read_to_its_end(status):
     sent = []
 
     def endless():
@@ -88,11 +82,11 @@ def test_a_reply_without_bound_or_compressed_is_refused_and_not_read_to_its_end(
     def handle(request):
         if request.url.path != "/api/chat":
             return httpx.Response(404)
-        return httpx.Response(status, content=endless(), headers=headers)
+        return httpx.Response(status, content=endless())
 
     wire = {"transport": httpx.MockTransport(handle)}
     reply = ask(chat_model("ollama:x", digest="d", client_kwargs=wire), ["p"], retries=0)[0]
-    assert (reply.error.kind, words in str(reply.error)) == ("server", True)
+    assert (reply.error.kind, "more than 67,108,864 bytes" in str(reply.error)) == ("server", True)
     assert len(sent) < 70
 
 

@@ -103,19 +103,6 @@ def test_a_file_must_have_the_digest_it_is_asked_for_with(tmp_path):
     assert "has sha256" in one_error(chat_model(f"gguf:{file}", digest="0" * 64))
 
 
-@pytest.mark.parametrize(("head", "said"), [(b"", 1), (b" tokenizer.chat_template", 0)])
-def test_a_model_file_without_a_chat_template_is_said(tmp_path, caplog, monkeypatch, head, said):
-    def refuse(*args, **kwargs):
-        raise AssertionError("started")
-
-    file = tmp_path / "some.gguf"
-    file.write_bytes(b"GGUF" + head)
-    monkeypatch.setattr(subprocess, "Popen", refuse)
-    with pytest.raises(AssertionError, match="started"):
-        local.LocalServer(file, NUM_CTX).port()
-    assert caplog.text.count("some.gguf has no chat template") == said
-
-
 @pytest.mark.live
 def test_the_shipped_model_is_the_published_file_and_another_is_refused(tmp_path, monkeypatch):
     smollm2 = local.LocalServer(local.SMOLLM2, 0)
@@ -311,3 +298,19 @@ def test_the_extra_that_a_model_needs_is_named(model, extra, monkeypatch):
     models._openai_class.cache_clear()  # it keeps the class that another test loaded
     with pytest.raises(ConfigError, match=rf"ragbench-lab\[{extra}\]"):
         chat_model(model)
+
+
+@pytest.mark.posix
+def test_a_model_that_does_not_load_is_said_and_ended_by_its_deadline(
+    tmp_path, monkeypatch, caplog
+):
+    file = tmp_path / "big.gguf"
+    file.write_bytes(b"GGUF")
+    start = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **rest: start(["sleep", "60"], **rest))
+    monkeypatch.setattr(local.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(local, "SILENCE_S", 0.1)
+    monkeypatch.setattr(local, "_LOAD_S", 0.5)
+    with pytest.raises(CallError, match="cannot load"):
+        local.LocalServer(file, NUM_CTX).port()
+    assert f"llama.cpp still loads {file}" in caplog.text

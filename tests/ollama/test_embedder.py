@@ -7,7 +7,7 @@ import pytest
 from ollama import Client
 
 import ragbench as rb
-from ragbench.embedding import CachedEmbeddings, MiniLM, OllamaEmbedder
+from ragbench.embedding import CachedEmbeddings, MiniLM, make_embedder
 from ragbench.errors import ModelError
 from ragbench.retrieval import Dense
 
@@ -29,7 +29,9 @@ def questions():
 def test_vectors_and_ir_scores_are_ours(questions, ollama, tmp_path):
     chunks = rb.token_chunks(questions.documents, 100, 0.2)
     ours = CachedEmbeddings(MiniLM(), folder=tmp_path)
-    theirs = CachedEmbeddings(OllamaEmbedder("All-MiniLM", ollama), folder=tmp_path)
+    theirs = CachedEmbeddings(
+        make_embedder("ollama:All-MiniLM", host=ollama).embedder, folder=tmp_path
+    )
     texts = [chunk.text for chunk in chunks]
     cosines = (ours.embed_array(texts) * theirs.embed_array(texts)).sum(axis=1)
     assert cosines.min() > 0.999
@@ -50,7 +52,9 @@ def test_vectors_and_ir_scores_are_ours(questions, ollama, tmp_path):
 
 
 def test_a_text_that_is_too_long_is_named_and_none_is_cut(ollama, tmp_path):
-    embedder = CachedEmbeddings(OllamaEmbedder("all-minilm", ollama), folder=tmp_path)
+    embedder = CachedEmbeddings(
+        make_embedder("ollama:all-minilm", host=ollama).embedder, folder=tmp_path
+    )
     with pytest.raises(ModelError, match=r"'word word(?s:.)*smaller chunks"):
         embedder.embed_array(["fine", "word " * 600])
     long = rb.Chunk("the-long-one", "word " * 600, "d")
@@ -61,10 +65,10 @@ def test_a_text_that_is_too_long_is_named_and_none_is_cut(ollama, tmp_path):
 def test_a_new_pull_never_mixes_with_old_vectors(ollama, tmp_path):
     client = Client(ollama)
     client.copy("all-minilm", "own")
-    first = CachedEmbeddings(OllamaEmbedder("own", ollama), folder=tmp_path)
+    first = CachedEmbeddings(make_embedder("ollama:own", host=ollama).embedder, folder=tmp_path)
     first.embed_array(["a mill"])
     client.create(model="own", from_="all-minilm", parameters={"top_k": 7})
-    second = CachedEmbeddings(OllamaEmbedder("own", ollama), folder=tmp_path)
+    second = CachedEmbeddings(make_embedder("ollama:own", host=ollama).embedder, folder=tmp_path)
     second.embed_array(["a mill"])
     assert first.model_id != second.model_id
     assert second.computed == 1
