@@ -20,19 +20,30 @@ from ragbench.stats.tables import compare_scores as compare_scores
 
 
 def format_comparison(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what a page shows of a comparison: intervals in cells, whole questions."""
-    return pd.DataFrame(
+    """Return what a page shows of a comparison: intervals in cells, whole questions.
+
+    Where no question differs its difference says so.
+    """
+    differences = with_interval(table, "difference")
+    differences = differences.mask(never_differ(table), "equal in every question")
+    shown = pd.DataFrame(
         {
             "first": table["a"],
             "second": table["b"],
-            "measure": table["measure"],
-            "difference [95%]": with_interval(table, "difference"),
+            "measure": table.get("measure"),
+            "difference [95%]": differences,
             "p (Holm)": table["p_holm"].map(_p_value),
             "n": table["n"],
             "wins / ties / losses": _wins_ties_losses(table),
             "could show": table["detectable"].map(_difference),
         }
     )
+    return shown.dropna(axis="columns", how="all")  # of one measure it needs no column
+
+
+def never_differ(table: pd.DataFrame) -> pd.Series:
+    """Mark the comparisons in which both have the same score in every question."""
+    return table["n"].gt(0) & table["wins"].eq(0) & table["losses"].eq(0)
 
 
 def _wins_ties_losses(table: pd.DataFrame) -> pd.Series:

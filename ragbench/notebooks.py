@@ -43,10 +43,6 @@ _KERNEL = {
 _CLEAR = 'import pandas; pandas.reset_option("^display[.]"); get_ipython().reset()'
 
 
-class NotebookError(RagbenchError):
-    """A cell of a notebook raised."""
-
-
 def find(series: str | None = None) -> list[Path]:
     """Return the notebooks in reading order, all or those of one paper (`SERIES`)."""
     folder = project_root() / "notebooks"
@@ -71,7 +67,7 @@ def execute(
     *,
     kernel: Any = None,
 ) -> Path:
-    """Run a notebook from top to bottom, write the executed copy and return its path; NotebookError
+    """Run a notebook from top to bottom, write the executed copy and return its path; RagbenchError
     names the cell.
 
     Parameters
@@ -83,7 +79,6 @@ def execute(
     """
     import nbformat
     from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
     book = nbformat.read(path, as_version=4)
     if parameters:
@@ -100,25 +95,31 @@ def execute(
         resources={"metadata": {"path": str(folder)}},
         extra_arguments=["--log-level=ERROR"],  # without the kernel's own start-up notes
     )
-    failure: Exception | None = None
-    alive = True
-    try:
-        client.execute(env=os.environ | {"PYDEVD_DISABLE_FILE_VALIDATION": "1"})
-    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        failure = error
-        alive = isinstance(error, CellExecutionError)
-    if kernel is not None and alive:
-        client.wait_for_reply(client.kc.execute(_CLEAR, silent=True))
-        client.kc.stop_channels()
+    failure = _run_cells(client, is_shared=kernel is not None)
     _tidy(book)
     nbformat.write(book, out)
     if failure is not None:
-        raise NotebookError(
+        raise RagbenchError(
             f"{path.name}, {_what_failed(book, failure)}",
             "a clean run from top to bottom",
             f"open {out} and read the cell's output",
         )
     return out
+
+
+def _run_cells(client: Any, is_shared: bool) -> Exception | None:
+    """Run all cells, and return what ended them; names are cleared from a shared kernel."""
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+    failure: Exception | None = None
+    try:
+        client.execute(env=os.environ | {"PYDEVD_DISABLE_FILE_VALIDATION": "1"})
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        failure = error
+    if is_shared and not isinstance(failure, CellTimeoutError | DeadKernelError):
+        client.wait_for_reply(client.kc.execute(_CLEAR, silent=True))
+        client.kc.stop_channels()
+    return failure
 
 
 def _what_failed(book: Any, failure: Exception) -> str:
@@ -137,7 +138,7 @@ def _shared_kernel() -> Iterator[Any]:
     """Keep one process for notebooks that follow each other: packages are imported once, names
     cleared in between.
     """
-    from jupyter_client import AsyncKernelManager
+    from jupyter_client.manager import AsyncKernelManager
     from jupyter_core.utils import run_sync
 
     manager = AsyncKernelManager(kernel_name="python3")

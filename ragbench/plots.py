@@ -1,8 +1,9 @@
 """One function per kind of figure; each takes a long-form table and returns a matplotlib Figure.
 
 Where the table has columns low and high, intervals are drawn. Colours are Okabe and Ito's, told
-apart by colour-blind readers; every line has its own marker besides. Of more than eight systems the
-ninth has the first one's colour. `style` sets width, font and language for a thesis.
+apart by colour-blind readers, and two of Tol's; every line has its own marker besides. Of more than
+ten systems the eleventh has the first one's colour. Figures are at most 6.3 inches wide, a page's
+text, with letters of 7 points or more; `style` sets width, font and language for a thesis.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -30,7 +32,10 @@ from ragbench.records import GRADES
 from ragbench.text.escape import in_csv
 
 __dir__ = public_names(globals())
-PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#7F7F7F", "#F0E442"]
+PALETTE = [
+    *("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00"),
+    *("#56B4E9", "#7F7F7F", "#F0E442", "#332288", "#882255"),
+]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 _RETRIEVERS = ["BM25", "SIM", "MMR", "MLQ", "REO"]
 GRADE_COLOURS = ["#999999", "#E69F00", "#F0E442", "#D55E00", "#009E73"]
@@ -109,6 +114,14 @@ def _points(size: float) -> float:
 class _PlainFigure(Figure):
     """A figure whose texts are no formulas: a system may be called Cash$$Bot."""
 
+    alt = ""
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict, dict]:
+        """Return the words of a saved figure: IPython asks for this, and draws the picture
+        itself.
+        """
+        return {}, {"image/png": {"alt": self.alt}}
+
     def draw(self, renderer: Any) -> None:
         for text in self.findobj(Text):
             text.set_parse_math(False)
@@ -134,12 +147,14 @@ def open_figure(
     # reader's own plots after ours would not show.
     plt.draw_if_interactive()
     whitegrid = sns.axes_style("whitegrid")
-    look = {name: value for name, value in whitegrid.items() if not name.startswith("font.")}
+    look: dict[Any, Any] = {
+        name: value for name, value in whitegrid.items() if not name.startswith("font.")
+    }
     look |= {
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.titlesize": _points(11),
-        "axes.prop_cycle": plt.cycler(color=PALETTE),
+        "axes.prop_cycle": cycler(color=PALETTE),
         "figure.dpi": 110,
         "legend.frameon": False,
     }
@@ -312,8 +327,8 @@ def save_figure(
             figure.set_layout_engine("none")
         figure.set_layout_engine(layout)
     in_csv(table).to_csv(paths["csv"], index=False, float_format="%.6g", lineterminator="\n")
-    # IPython asks an object for this, and draws the picture itself.
-    figure._repr_mimebundle_ = lambda **_: ({}, {"image/png": {"alt": alt.strip()}})
+    if isinstance(figure, _PlainFigure):
+        figure.alt = alt.strip()
     return paths
 
 
@@ -330,32 +345,38 @@ def _check_figure(figure: Figure, alt: str) -> None:
 
 
 def _open_rows(
-    names: Sequence[object], headings: Sequence[str], wide: float, band: float
+    names: Sequence[object], headings: Sequence[str], xlabel: str, wide: float, band: float
 ) -> tuple[Figure, Any, float]:
-    """Open panels with these headings side by side, names of rows at their left, the first on top;
-    return their width in inches, too.
+    """Open panels with these headings side by side, names of rows at their left, the first on top,
+    and the label below; return their width in inches, too.
 
     ``wide``: inches of a panel, if there is room. ``band``: inches of a row, at least.
     """
     panels = len(headings)
     letters = 40 if panels == 1 else 20
     texts = [_wrapped(name, letters) for name in names]
-    text_width, lines = _size(texts)
-    beside = text_width + 0.6
+    beside = _size(texts)[0] + 0.6
     room = (_STYLE.width or WIDEST) - beside
-    fitting = int(room / wide)
-    ncols = max(1, min(4, panels, fitting))
+    ncols = max(1, min(4, panels, int(room / wide)))
     nrows = math.ceil(panels / ncols)
-    band = max(band, _points(_LINE) * lines + 0.06)
     wide = min(wide, room / ncols)
+    headings = [_wrapped(heading, 10 * wide) for heading in headings]
+    height = 1.2 + _panel_height(texts, headings, band) * nrows
     width = beside + wide * ncols
-    _, lines = _size([_wrapped(heading, 10 * wide) for heading in headings])
-    height = 1.2 + (0.3 + _points(_LINE) * lines + band * len(texts)) * nrows
     figure, axes = open_figure(width, height, ncols, nrows, panels, sharex=True, sharey=True)
-    first = axes[0, 0]
-    first.set_yticks(range(len(texts)), texts, fontsize=_points(8))
-    first.set_ylim(len(texts) - 0.4, -0.6)
+    axes[0, 0].set_yticks(range(len(texts)), texts, fontsize=_points(8))
+    axes[0, 0].set_ylim(len(texts) - 0.4, -0.6)
+    for axis, heading in zip(axes.flat, headings, strict=False):
+        axis.set_title(heading, fontsize=_points(10))
+    for axis in axes[-1]:
+        axis.set_xlabel(_wrapped(xlabel, 10 * wide))
     return figure, axes, wide
+
+
+def _panel_height(rows: Sequence[str], headings: Sequence[str], band: float) -> float:
+    line = _points(_LINE)
+    band = max(band, line * _size(rows)[1] + 0.06)
+    return 0.3 + line * _size(headings)[1] + band * len(rows)
 
 
 def ir_score_curves(
@@ -429,12 +450,11 @@ def stacked_shares(
         wide = 3.6
         band = 0.34
     headings = [heading or title for heading in panels]
-    figure, axes, wide = _open_rows(rows, headings, wide, band)
-    for axis, (heading, part) in zip(axes.flat, panels.items(), strict=False):
+    figure, axes, wide = _open_rows(rows, headings, _word("share of answers"), wide, band)
+    for axis, part in zip(axes.flat, panels.values(), strict=False):
         places = part[row].map(rows.index).to_numpy()
         _draw_stack(axis, places, part, columns, wide)
-        axis.set_title(_wrapped(heading or title, 10 * wide), fontsize=_points(10))
-        axis.set(xlim=(0, 1), xlabel=_word("share of answers"))
+        axis.set_xlim(0, 1)
         axis.grid(axis="y", visible=False)
     _legend_below(figure)
     return figure
@@ -481,31 +501,29 @@ def dots(
     """
     _need(frame, row, value, hue, panel, filled)
     rows = _unique(frame[row])
-    drawn = frame.assign(at=frame[row].map(rows.index).astype(float), hue="")
-    if hue:
-        drawn["hue"] = frame[hue]
+    hues = frame[hue] if hue else ""
+    drawn = frame.assign(at=frame[row].map(rows.index).astype(float), hue=hues)
     looks = _looks(_unique(drawn["hue"]))
     panels = _panels(drawn, panel)
-    line = [column for column in (row, panel) if column]
-    apart = 0.0
-    band = 0.32
-    if frame.duplicated(line).any():  # several dots in one line
-        apart = 0.22
-        band = max(band, 0.07 * len(looks))
+    apart, band = _spread(frame, [row, panel], len(looks))
     wide = max(1.4, 4.4 / len(panels))
     headings = [heading or title for heading in panels]
-    figure, axes, wide = _open_rows([*map(_in_words, rows)], headings, wide, band)
-    for axis, (heading, part) in zip(axes.flat, panels.items(), strict=False):
+    figure, axes, _ = _open_rows([*map(_in_words, rows)], headings, xlabel, wide, band)
+    for axis, part in zip(axes.flat, panels.values(), strict=False):
         _draw_dots(axis, part, value, looks, apart, filled)
         axis.axvline(at, color="#777777", lw=0.8, ls=":")
-        axis.set_title(_wrapped(heading or title, 10 * wide), fontsize=_points(10))
         if xlim:  # None would freeze the limits at the first panel's
             axis.set_xlim(xlim)
-    for axis in axes[-1]:
-        axis.set_xlabel(_wrapped(xlabel, 10 * wide))
     if hue and hue != row:
         _legend_below(figure)
     return figure
+
+
+def _spread(frame: pd.DataFrame, line: list[str | None], count: int) -> tuple[float, float]:
+    """Return how far apart the dots of one line are drawn, and the inches of a line."""
+    if frame.duplicated([column for column in line if column]).any():
+        return 0.22, max(0.32, 0.07 * count)
+    return 0.0, 0.32
 
 
 def _draw_dots(

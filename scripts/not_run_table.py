@@ -17,15 +17,9 @@ def not_run() -> pd.DataFrame:
     one that does not), notebook, needs. An item without cells prints no numbers.
     """
     frame = papers.ledger().dropna(subset="published")
-    number = frame["recorded"].notna() | frame["ours"].notna()
-    compares = number & ~frame["note"].str.startswith(papers.NOT_COMPARABLE, na=False)
-    cells = (
-        frame.assign(number=number, compares=compares)
-        .groupby(papers.KEY)[["number", "compares"]]
-        .any()
-    )
+    cells = frame.groupby(papers.KEY)[["measured", "compares"]].any()
     items = cells.groupby(["paper", "item"]).agg(
-        cells=("number", "size"), measured=("compares", "sum"), number=("number", "sum")
+        cells=("compares", "size"), measured=("compares", "sum"), number=("measured", "sum")
     )
     needs = pd.read_csv(packaged_data("papers", "not_run.csv"), dtype=str)
     needs["order"] = range(len(needs))

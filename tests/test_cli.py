@@ -83,7 +83,7 @@ def test_the_summary_of_a_run_counts_what_has_no_value():
     said = cli._run_summary(rows.assign(data="d", chunker="c", k=5, generator="g", judge="j"))
     assert "mean IR score at N tokens (2 rows without)" in said
     assert re.search(r"^A +0\.750$", said, re.M)
-    assert "share of grade 5 at N tokens (1 rows without)" in said
+    assert "share fully right at N tokens (1 rows without)" in said
     assert re.search(r"^B +- +1\.000$|^B +1\.000 +-$", said, re.M)
 
 

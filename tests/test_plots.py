@@ -292,6 +292,7 @@ def test_the_reader_of_figures_finds_what_is_cut_covered_or_small(monkeypatch):
 def test_no_two_of_thirteen_names_have_one_look():
     figure = plots.ir_score_curves(table_of(retriever=NAMES, N=[100, 1000]))
     assert len({(line.get_color(), line.get_marker()) for line in figure.axes[0].lines}) == 13
+    assert len({line.get_color() for line in figure.axes[0].lines[:10]}) == 10
 
 
 def test_a_thesis_has_its_width_its_font_and_its_language(tmp_path, curves):

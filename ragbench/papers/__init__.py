@@ -125,8 +125,15 @@ def _as_rows(cells: pd.DataFrame, kind: str) -> pd.DataFrame:
 def ledger(paper: str | None = None, item: str | None = None) -> pd.DataFrame:
     """Return the ledger, one row per published cell and measurement, columns `LEDGER_COLUMNS`; of
     one paper, of one item.
+
+    ``measured`` says whether there is a number, ``compares`` whether it is of the same thing as the
+    printed one: the rule is in the head of ``ledger.md``, and where it does not hold the note
+    begins with `NOT_COMPARABLE`.
     """
     frame = _join(_measured())
+    frame["measured"] = frame[["recorded", "ours"]].notna().any(axis=1)
+    differs = frame["note"].astype("string").str.startswith(NOT_COMPARABLE).fillna(False)
+    frame["compares"] = frame["measured"] & ~differs.astype(bool)
     if paper:
         check_known("paper", [paper], PAPERS)
         frame = frame[frame["paper"] == paper]
@@ -167,7 +174,7 @@ def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
     ours = pd.to_numeric(frame["ours"], errors="coerce")
     difference = ours.fillna(recorded) - printed
     table = frame[["row", "column", "published", "recorded", "ours"]].assign(
-        difference=difference.where(_compares(frame)),
+        difference=difference.where(frame["compares"]),
         n=pd.to_numeric(frame["n"]).astype("Int64"),
         unscored=pd.to_numeric(frame["unscored"]).astype("Int64"),
         by=frame["ours_by"].fillna(frame["recorded_by"]).fillna(""),
@@ -176,11 +183,6 @@ def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
     if by is None:
         return table
     return table[table["by"] == by].drop(columns="by").set_index(["row", "column"])
-
-
-def _compares(frame: pd.DataFrame) -> pd.Series:
-    """Tell which measurements of the ledger are of the same thing as the printed number."""
-    return ~frame["note"].astype("string").str.startswith(NOT_COMPARABLE).fillna(False)
 
 
 def begin_ledger() -> None:
@@ -203,19 +205,24 @@ def write_markdown(whose: str = "") -> Path:
 
 
 def summary(paper: str | None = None) -> str:
-    """Return a line a paper, or one: its tables that have numbers beside the printed ones."""
+    """Return a line a paper, or one: of its tables the printed cells with a number that compares,
+    and those that only have one that does not.
+    """
     names = [*PAPERS]
     if paper:
         names = [paper]
     lines = []
     for name in names:
         frame = ledger(name).dropna(subset="published")
-        frame["measured"] = frame[["recorded", "ours"]].notna().any(axis=1)
-        cells = frame.groupby(["item", "row", "column"], sort=False)["measured"].any()
+        cells = frame.groupby(KEY, sort=False)[["measured", "compares"]].any()
         words = []
-        for item, measured in cells.groupby("item", sort=False):
-            if measured.any():
-                words.append(f"{item} ({measured.sum()} of {len(measured)} cells)")
+        for item, of_item in cells.groupby("item", sort=False):
+            compared = of_item["compares"].sum()
+            only = of_item["measured"].sum() - compared
+            parts = [f"{compared} of {len(of_item)} cells"] * bool(compared)
+            parts += [f"{only} {NOT_COMPARABLE}"] * bool(only)
+            if parts:
+                words.append(f"{item} ({', '.join(parts)})")
         lines.append(f"{name}: {'; '.join(words) or 'nothing measured'}")
     return "\n".join(lines)
 
@@ -228,9 +235,9 @@ def _section(paper: str) -> Iterator[str]:
     for item, cells in frame.groupby("item", sort=False):
         for kind in ("recorded", "ours"):
             for by, measured in cells.groupby(f"{kind}_by", sort=False):
-                maker = f"{kind}: {by}"
-                if by.startswith(IDENTITY):
-                    maker = by
+                maker = str(by)
+                if not maker.startswith(IDENTITY):
+                    maker = f"{kind}: {by}"
                 yield f"\n### {item}, {maker}\n"
                 yield from _item_table(measured, kind)
                 yield from _notes(measured)

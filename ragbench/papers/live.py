@@ -31,20 +31,23 @@ def plan_notebooks(
         many questions, CASSETTE a file; what is recorded in it of a model gives its speed.
     seconds_per_call : of a model of which the cassette has nothing.
     """
-    calls = pd.read_csv(packaged_data("papers", "live_calls.csv"))
-    calls = calls[calls["notebook"].isin(notebooks)]
-    questions = calls["questions"]
-    if parameters.get("LIMIT"):
-        questions = questions.clip(upper=parameters["LIMIT"])
     file = parameters.get("CASSETTE")
     tape = Cassette(file) if file and Path(file).is_file() else None
+    known = {"seconds_per_call": seconds_per_call, "recorded": 0}
     whole = Plan(notes=(f"a model that the cassette does not know: {seconds_per_call:g} s a call",))
-    for row, count in zip(calls.itertuples(), calls["calls"] * questions, strict=True):
-        model = parameters.get(row.asked) or parameters.get("MODEL")
+    for row in _calls(notebooks, parameters.get("LIMIT")).to_dict("records"):
+        model = parameters.get(row["asked"]) or parameters.get("MODEL")
         if model is None:  # only a judge is named, and this step asks none
             continue
         timed = chat_model(model) if tape else None  # no server is asked
-        known = {"seconds_per_call": seconds_per_call, "recorded": 0}
-        (step,) = plan({row.step: int(count)}, timed, tape, **known)
-        whole += Plan((replace(step, name=f"{row.notebook}: {row.step}, {model}"),))
+        (step,) = plan({row["step"]: int(row["total"])}, timed, tape, **known)
+        whole += Plan((replace(step, name=f"{row['notebook']}: {row['step']}, {model}"),))
     return whole
+
+
+def _calls(notebooks: list[str], limit: int | None) -> pd.DataFrame:
+    """Return the notebooks' steps, and of each the calls that it makes at most."""
+    calls = pd.read_csv(packaged_data("papers", "live_calls.csv"))
+    questions = calls["questions"].clip(upper=limit or None)
+    calls = calls.assign(total=calls["calls"] * questions)
+    return calls[calls["notebook"].isin(notebooks)]

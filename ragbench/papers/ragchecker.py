@@ -21,10 +21,11 @@ import pandas as pd
 from ragbench.chunking import token_chunks
 from ragbench.data import load_clapnq
 from ragbench.data.ragchecker import RagResult, RetrievedText
-from ragbench.errors import ConfigError, DataError
+from ragbench.data.tables import is_missing
+from ragbench.errors import ConfigError
 from ragbench.experiment import Experiment
 from ragbench.experiment.axes import is_model
-from ragbench.records import Dataset, questions_of
+from ragbench.records import Dataset
 from ragbench.retrieval import make_retriever
 from ragbench.stats import preference_correlation
 
@@ -151,57 +152,36 @@ def row_ids(rows: pd.DataFrame) -> pd.Series:
     return rows[axes].astype(str).agg("/".join, axis=1)
 
 
-def results(experiment: Experiment, rows: pd.DataFrame) -> list[RagResult]:
+def results(rows: pd.DataFrame) -> list[RagResult]:
     """Turn the rows of a grid that did not fail into RAGChecker's results, named by their places in
     the grid.
 
     The true answer's claims are the data set's own where there are any, else they are not known
     yet.
     """
-    (data,) = experiment.data.values()
     done = rows[rows["status"] == "ok"]
-    questions = questions_of([*done.itertuples()], data.questions)
-    chunks_of = _chunks_of(experiment, done)
-    rag_results = []
-    for row, row_id, question, chunks in zip(
-        done.to_dict("records"), row_ids(done), questions, chunks_of, strict=True
-    ):
-        claims = question.meta.get("claims")
-        if claims is not None:
-            claims = tuple(claim["text"] for claim in claims)
-        rag_results.append(
-            RagResult(
-                row_id,
-                question.text,
-                reference=question.meta.get("long_answer") or question.answer,
-                response=row["answer"],
-                chunks=chunks,
-                reference_claims=claims,
-                extra={name: row[name] for name in ("question_id", "retriever", "generator")},
-            )
+    places = ("question_id", "retriever", "generator")
+    records = done.to_dict("records")
+    return [
+        RagResult(
+            row_id,
+            row["question"],
+            reference=_given(row, "long_reference") or row["reference"],
+            response=row["answer"],
+            chunks=tuple(RetrievedText(text=text) for text in row["chunks"]),
+            reference_claims=_given(row, "reference_claims"),
+            extra={name: row[name] for name in places},
         )
-    return rag_results
+        for row_id, row in zip(row_ids(done), records, strict=True)
+    ]
 
 
-def _chunks_of(experiment: Experiment, rows: pd.DataFrame) -> list[tuple[RetrievedText, ...]]:
-    """Return the retrieved chunks of every row; DataError where a row is of other data."""
-    (data,) = experiment.data.values()
-    chunks: dict[str, dict[str, RetrievedText]] = {}
-    for chunker, cut in experiment.chunker.items():
-        chunks[chunker] = {}
-        for chunk in cut(data.documents):
-            chunks[chunker][chunk.id] = RetrievedText(text=chunk.text, doc_id=chunk.doc_id)
-    retrieved = []
-    for row in rows.itertuples():
-        cut_alike = chunks.get(row.chunker, {})
-        if not cut_alike.keys() >= {*row.hits}:
-            raise DataError(
-                f"rows about {row.question_id!r} with the hits {', '.join(row.hits)}",
-                f"questions and chunks of {data!r}",
-                "load the same data",
-            )
-        retrieved.append(tuple(cut_alike[hit] for hit in row.hits))
-    return retrieved
+def _given(row: Mapping[Any, Any], name: str) -> Any:
+    """Return a cell; None where it is missing."""
+    cell = row.get(name)
+    if is_missing(cell):
+        return None
+    return tuple(cell) if isinstance(cell, list) else cell
 
 
 def preference_table(
@@ -224,9 +204,9 @@ def preference_table(
     cells = []
     for (row, by_aspect), aspect in itertools.product(scores.items(), preference):
         for method in ("pearson", "spearman"):
-            sides = by_aspect[aspect].T
+            first, second = by_aspect[aspect].T
             labels = preference[aspect]
-            r = preference_correlation(*sides, labels, method, "median", resamples=resamples)
+            r = preference_correlation(first, second, labels, method, "median", resamples=resamples)
             cells.append((row, aspect, method, r.estimate, r.low, r.high, r.n))
     columns = ["row", "aspect", "method", "value", "low", "high", "n"]
     table = pd.DataFrame(cells, columns=columns)

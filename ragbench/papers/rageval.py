@@ -78,7 +78,7 @@ def with_key_points(judge: Any, data: Dataset, **options: Any) -> Dataset:
     )
     points = dict(zip((q.id for q in bare), extracted, strict=True))
     questions = [
-        replace(q, meta=q.meta | {"keypoints": points.get(q.id, q.meta.get("keypoints"))})
+        replace(q, meta={**q.meta, "keypoints": points.get(q.id, q.meta.get("keypoints"))})
         for q in data.questions
     ]
     return replace(data, questions=tuple(questions))

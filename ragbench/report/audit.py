@@ -3,13 +3,12 @@
 An audit changes nothing and never calls a model: it reads what the rows say of themselves.
 
 Reading order: ``audit_rows`` (any data frame) -> ``_Part`` (one table and its checks) -> ``audit``
-(an experiment) -> ``render``.
+(an experiment).
 """
 
 from __future__ import annotations
 
 import os
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +18,14 @@ import numpy as np
 import pandas as pd
 from scipy.stats import chi2_contingency
 
-from ragbench.errors import ConfigError, DataError, check_known
+from ragbench.errors import DataError, check_known
 from ragbench.experiment import load_manifest, load_rows
 from ragbench.experiment.axes import NONE, QUERY_ONLY
 from ragbench.llm import Cassette
 from ragbench.llm.reply import CUT_SHORT
 from ragbench.rows import AXIS_COLUMNS, run_folder
 from ragbench.stats.inputs import several
-from ragbench.stats.tables import fully_right, rows_by_scale
+from ragbench.stats.tables import fully_right
 
 _Bounds = tuple[float, float]
 _Entry = dict[str, Any]
@@ -37,12 +36,10 @@ CELL = tuple(name for name in AXIS_COLUMNS if name != "question_id")
 RETRIEVED = ("data", "chunker", "retriever", "k", "N")
 ANSWERED = (*RETRIEVED, "generator")
 # the tables of a run
-ROWS, IR_SCORE, ANSWERS, RIGHT = "rows", "IR score", "answers", "share of grade 5"
+ROWS, IR_SCORE, ANSWERS, RIGHT = "rows", "IR score", "answers", "share fully right"
 NO_DOCUMENTS = "no documents"  # a plain name for `QUERY_ONLY`: the generator need not be an LLM
 _NO_REASON = "no reason given"
-_AS_THEY_COME = {"sort": False, "dropna": False, "observed": True}
-_WIDTH = 78  # letters of a line of `render`
-_INDENT = 26
+_AS_THEY_COME: Mapping[str, Any] = {"sort": False, "dropna": False, "observed": True}
 
 
 class _Check(NamedTuple):
@@ -129,21 +126,18 @@ def audit_rows(
         it can have, else (0, 1). NaN is unscored.
     by : columns that make the cells of the table.
     unit : column that names the question.
-    within : columns of ``by`` whose values have questions of their own (data sets, languages).
+    within : columns whose values have questions of their own (data sets, languages); they make
+        cells, too.
 
     Returns
     -------
     One row per table and check: ``rows`` (how many show it), ``of`` (how many could), ``most_in``
     (the cell with most of them), ``detail``. For "unscored" the cell is the one whose mean is the
-    least certain. `render` writes it for a terminal.
+    least certain.
     """
-    cell = several(by)
-    bounds = dict.fromkeys(several(score), _SHARE)
-    if isinstance(score, Mapping):
-        bounds = dict(score)
-    check_known("column", [*bounds, *cell, *within], rows.columns)
-    if set(within) - set(cell):
-        raise ConfigError(f"within={list(within)}", f"columns of by={cell}", "add them to by")
+    cell = list(dict.fromkeys([*several(by), *within]))
+    bounds = score if isinstance(score, Mapping) else dict.fromkeys(several(score), _SHARE)
+    check_known("column", [*bounds, *cell], rows.columns)
     part = _Part(ROWS, rows.reset_index(drop=True), cell, within, unit)
     entries: list[_Entry] = []
     for name, ends in bounds.items():
@@ -225,25 +219,32 @@ class _Part:
         entry = _entry(table, "unscored", unscored.sum(), len(values), why)
         if not unscored.any():
             return entry
-        cells = values.groupby(self.keys, **_AS_THEY_COME).agg(["size", "count", "sum", "mean"])
-        lacking = cells["size"] - cells["count"]
-        worst, best = bounds
-        cells["if_worst"] = (cells["sum"] + worst * lacking) / cells["size"]
-        cells["if_best"] = (cells["sum"] + best * lacking) / cells["size"]
-        width = (cells["if_best"] - cells["if_worst"]).abs()
-        place = width.argmax()
-        entry |= cells[[*_MEANS]].iloc[place].to_dict()
+        cells = self._ranges(values, *bounds)
+        place = int((cells["if_best"] - cells["if_worst"]).abs().argmax())
+        entry |= {name: cells[name].iloc[place] for name in _MEANS}
         if self.by:
             cell = _cell_name(cells.index[place])
-            entry["most_in"] = f"{cell}: {lacking.iloc[place]}"
+            entry["most_in"] = f"{cell}: {cells['lacking'].iloc[place]}"
         return entry
+
+    def _ranges(self, values: pd.Series, worst: float, best: float) -> pd.DataFrame:
+        """Return the mean of each cell with its unscored rows at their worst and at their best."""
+        grouped = values.groupby(self.keys, **_AS_THEY_COME)
+        cells = grouped.agg(["size", "count", "sum", "mean"])
+        lacking = cells["size"] - cells["count"]
+        return cells.assign(
+            lacking=lacking,
+            if_worst=(cells["sum"] + worst * lacking) / cells["size"],
+            if_best=(cells["sum"] + best * lacking) / cells["size"],
+        )
 
     def _unequal(self, unscored: pd.Series, table: str) -> _Entry:
         """Count the cells that have fewer scored questions than all cells of their part."""
         keys = self.keys
-        # without names the questions of a cell are numbered
-        numbers = self.rows.groupby(keys, **_AS_THEY_COME).cumcount()
-        scored = self.rows.get(self.unit, numbers).mask(unscored)
+        questions = self.rows.groupby(keys, **_AS_THEY_COME).cumcount()
+        if self.unit in self.rows:  # without names the questions of a cell are numbered
+            questions = self.rows[self.unit]
+        scored = questions.mask(unscored)
         within = [self.rows[name] for name in self.within] or (lambda _: 0)
         fewer = 0
         count = 0
@@ -259,13 +260,10 @@ class _Part:
         return _entry(table, "cells with unequal n", fewer, count, detail)
 
 
-def _entry(table: str, check: str, rows: int, of: int, detail: str) -> _Entry:
+def _entry(table: str, check: str, rows: float, of: int, detail: str) -> _Entry:
     """Note one check; what no row shows has no detail."""
     entry = {"table": table, "check": check, "rows": int(rows), "of": int(of)}
-    entry |= {"most_in": "", "detail": ""}
-    if rows:
-        entry["detail"] = detail
-    return entry
+    return entry | {"most_in": "", "detail": detail if rows else ""}
 
 
 def _text(rows: pd.DataFrame, name: str) -> pd.Series:
@@ -315,7 +313,7 @@ def audit(
     ``run`` is its name or folder, or its rows (then without the manifest, which says how many rows
     there should be, and without the cassette); ``rows`` beside a name: as loaded from there. The
     tables are "rows", "IR score" (each context once, whatever the number of generators and judges),
-    "answers", "share of grade 5" and "cassette" (replies that are not as they were recorded).
+    "answers", "share fully right" and "cassette" (replies that are not as they were recorded).
     """
     is_name = not isinstance(run, pd.DataFrame)
     if rows is None:
@@ -334,9 +332,7 @@ def audit(
     entries = [*_run_checks(rows, planned)]
     if is_name:
         entries += _cassette_checks(run_folder(run) / "cassette.sqlite")
-    checks = _as_table(entries)
-    checks["table"] = checks["table"].replace(RIGHT, right_words(rows))
-    return checks
+    return _as_table(entries)
 
 
 def _run_checks(rows: pd.DataFrame, planned: int) -> Iterator[_Entry]:
@@ -358,13 +354,6 @@ def _run_checks(rows: pd.DataFrame, planned: int) -> Iterator[_Entry]:
             yield from _labels_by_place(rows_of)
         own = {name: check for name, check in _CHECKS.items() if check.table == table}
         yield from part.column_checks(own)
-
-
-def right_words(rows: pd.DataFrame) -> str:
-    """Return what is counted of a run's grades: "share of grade 5", or the best of its scales."""
-    graded = rows[rows["judge"] != NONE]
-    best = sorted({str(max(scale)) for scale, _ in rows_by_scale(graded)}) or ["5"]
-    return f"share of grade {' or '.join(best)}"
 
 
 def _cassette_checks(path: Path) -> Iterator[_Entry]:
@@ -400,7 +389,7 @@ def labels_by_place(places: Sequence[Any], labels: Sequence[Any]) -> tuple[float
     counts = pd.crosstab(pd.Series(places, name="place"), pd.Series(labels, name="label"))
     if min(counts.shape) < 2:
         return np.nan, "one item a prompt, or one label alone: no place to depend on"
-    p = chi2_contingency(counts).pvalue
+    _, p, _, _ = chi2_contingency(counts)
     parts = [f"p = {p:.2g} (chi-squared)"]
     shares = counts.div(counts.sum(axis=1), axis=0)
     for place, row in shares.iterrows():
@@ -441,35 +430,3 @@ def _once(rows: pd.DataFrame, cell: Sequence[str], column: str) -> pd.DataFrame:
 def _varying(rows: pd.DataFrame, cell: Sequence[str]) -> list[str]:
     """Return the columns of a cell that have more than one value."""
     return [name for name in cell if rows[name].nunique(dropna=False) > 1]
-
-
-def render(frame: pd.DataFrame) -> str:
-    """Write an audit for the terminal.
-
-    Per table: what was found, then what was looked for and not found.
-    """
-    lines: list[str] = []
-    for table, part in frame.groupby("table", sort=False):
-        shown = part["rows"] > 0
-        looked_for = part["of"] > 0
-        lines.append(str(table))
-        lines += [_rendered(row) for row in part[shown].itertuples()]
-        clean = part.loc[~shown & looked_for, "check"]
-        if len(clean):
-            lines.append(f"  {'none':24s}{', '.join(clean)}")
-    wrapper = textwrap.TextWrapper(_WIDTH, subsequent_indent=" " * _INDENT, break_on_hyphens=False)
-    return "\n".join(map(wrapper.fill, lines))
-
-
-def _rendered(row: Any) -> str:
-    words = f"  {row.check:24s}{row.rows} of {row.of}"
-    if not np.isnan(row.if_worst):
-        mean = "no mean"
-        if not np.isnan(row.mean):
-            mean = f"mean {row.mean:.3f}"
-        words += f"  {mean}, could be {row.if_worst:.3f} to {row.if_best:.3f}"
-    if row.most_in:
-        words += f"  most in {row.most_in}"
-    if row.detail:
-        words += f"  ({row.detail})"
-    return words

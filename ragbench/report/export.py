@@ -13,16 +13,12 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
-from filelock import FileLock
-from matplotlib.figure import Figure
 
 from ragbench import plots
-from ragbench.comparison import format_comparison, may_be_first
 from ragbench.data.answers import EMPTY
 from ragbench.data.ragchecker import RagResult, RagResults
 from ragbench.errors import ConfigError
@@ -31,27 +27,31 @@ from ragbench.metrics.table import worst_and_best
 from ragbench.paths import sha256_of
 from ragbench.report.audit import audit, audit_rows
 from ragbench.report.factors import measured, run_tables
-from ragbench.report.methods import Methods, are_compared
-from ragbench.report.scores import load_scores, score_means
-from ragbench.report.tables import MOST_DRAWN, ReportTable
+from ragbench.report.methods import Methods
+from ragbench.report.scores import load_scores, score_tables
+from ragbench.report.tables import ReportTable
 from ragbench.rows import answers_of, load_run, run_folder
 from ragbench.scoring import Scores
-from ragbench.stats import compare_scores, with_interval
 from ragbench.text.escape import in_csv, in_markdown
 
 MARKER = ".ragbench-export.json"  # of a folder that an export wrote: its files, with their sha256
-_LOCK = ".ragbench-export.lock"
 _DPI = 300  # of the PNG files
-FIRST = "¹"  # marks what may be the best
 
 
 @dataclass
-class Exported:
-    """What an export wrote: the folder, its files in order of name, and what is missing and why."""
+class _Report:
+    """What an export writes, ``json`` by name of the file, and what is missing and why."""
 
-    folder: Path
-    files: list[str]
+    name: str
+    rows: pd.DataFrame
+    tables: list[ReportTable]
+    methods: Methods
+    json: dict[str, object]
     notes: list[str]
+    label: str = ""  # begins the labels of LaTeX
+    cassette: Path | None = None
+    folder: Path = Path()
+    files: list[str] = field(default_factory=list)  # that were written, in order of name
 
     def __str__(self) -> str:
         place = os.path.relpath(self.folder)
@@ -60,23 +60,9 @@ class Exported:
         return "\n".join(lines)
 
 
-@dataclass
-class _Report:
-    """What an export writes."""
-
-    name: str
-    rows: pd.DataFrame
-    tables: list[ReportTable]
-    methods: Methods
-    json: dict[str, object]  # by name of the file
-    notes: list[str]  # what is missing and why
-    label: str = ""  # begins the labels of LaTeX
-    cassette: Path | None = None
-
-
 def export(
     run: str | os.PathLike[str], to: str | os.PathLike[str], *, by: str | None = None
-) -> Exported:
+) -> _Report:
     """Write everything a paper or thesis needs of a run into a folder.
 
     Two exports of one run differ in no byte.
@@ -90,31 +76,40 @@ def export(
 
     Written are ``tables/`` (CSV, Markdown, LaTeX; the audit is one of them), ``figures/`` (PDF,
     PNG, CSV), ``methods.md``, ``references.bib``, ``rows.csv``, ``cassette.jsonl``,
-    ``manifest.json``, ``README.md``.
+    ``manifest.json``, ``README.md``. Returned is the report: its ``folder``, ``files`` and
+    ``notes``; ``print`` shows them.
 
     Raises DataError where the rows are not those of the manifest beside them.
     """
     rows, manifest = load_run(run)
-    checks = audit(run, rows)
     folder = run_folder(run)
     name = manifest["name"]
+    checks = audit(run, rows)
+    counts = _counts(rows, checks)
     tables = [*run_tables(measured(rows), name, by), _audit_table(checks, name)]
-    counts = {
-        "rows": len(rows),
-        "failed": int(rows["status"].eq("failed").sum()),
-        "missing": int(checks.loc[checks["check"].eq("missing rows"), "rows"].sum()),
-    }
     words = Methods.of_run(manifest, counts, tables)
     scores = load_scores(folder)
-    notes = [*_gaps(folder, rows, counts["missing"], scores)]
     if scores is not None:
-        of_scores = _score_tables(scores, name)
+        of_scores = score_tables(scores, name)
         words = words.with_scores(Methods.of_scores(scores, of_scores))
         tables += of_scores
-    files = {"manifest.json": manifest}
-    cassette = folder / "cassette.sqlite"
-    named = answers_of(rows)  # so that they can be scored again
-    return _write(_Report(name, named, tables, words, files, notes, f"{name}:", cassette), to)
+    report = _Report(
+        name,
+        answers_of(rows),  # named, so that they can be scored again
+        tables,
+        words,
+        {"manifest.json": manifest},
+        [*_gaps(folder, rows, counts["missing"], scores)],
+        f"{name}:",
+        folder / "cassette.sqlite",
+    )
+    return _write(report, to)
+
+
+def _counts(rows: pd.DataFrame, checks: pd.DataFrame) -> dict[str, int]:
+    failed = rows["status"].eq("failed").sum()
+    missing = checks.loc[checks["check"].eq("missing rows"), "rows"].sum()
+    return {"rows": len(rows), "failed": int(failed), "missing": int(missing)}
 
 
 def _gaps(
@@ -135,10 +130,7 @@ def _audit_table(checks: pd.DataFrame, name: str) -> ReportTable:
     return ReportTable("audit", f"{name}: what could have gone wrong in silence", checks, shown)
 
 
-# -- scores
-
-
-def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) -> Exported:
+def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) -> _Report:
     """Write a table from `ragbench.score` as a folder like that of `export`.
 
     ``name`` stands in its captions. Where claims were labelled, ``claim_labels.json`` has them in
@@ -147,7 +139,7 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
     if not isinstance(table, Scores):  # read from a file, or joined of others
         table = Scores(table)
     files: dict[str, object] = {}
-    notes = []
+    notes = [*table.facts.get("repairs", [])]
     if "claim_labels" in table:
         results = map(RagResult.of, table["claim_labels"].dropna())
         whole = [result for result in results if not result.missing()]
@@ -157,54 +149,12 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
             notes.append(
                 f"claim_labels.json lacks {left} answers whose labels are missing or unread"
             )
-    notes += table.facts.get("repairs", [])
-    tables = _score_tables(table, name)
+    tables = score_tables(table, name)
     words = Methods.of_scores(table, tables)
     cell = [column for column in ("system",) if column in table]
     checks = audit_rows(table, worst_and_best(table.numbers), cell)
     tables.append(_audit_table(checks, name))
     return _write(_Report(name, table, tables, words, files, notes), to)
-
-
-def _score_tables(table: pd.DataFrame, name: str) -> list[ReportTable]:
-    """Make the means of a table from `ragbench.score`, and its pairs of systems where few."""
-    title = f"{name}: mean of every metric, with 95% intervals"
-    if "labelled_by" in table:
-        title += f". Labels: {', '.join(table['labelled_by'].dropna().unique())}"
-    averages = score_means(table)
-    shown = averages.assign(mean=with_interval(averages)).drop(columns=["low", "high"])
-    shown = shown.rename(columns={"mean": "mean [95% interval]"})
-    if not are_compared(table):
-        return [ReportTable("means", title, averages, shown, _score_figure(averages))]
-    pairs = compare_scores(table)
-    first = may_be_first(pairs).rename(columns={"measure": "metric"})
-    if len(first):
-        title += f". {FIRST} may be the best: no other is shown to be better"
-        among = first[first["may_be_first"]].set_index(["metric", "system"]).index
-        averages["may_be_first"] = averages.set_index(["metric", "system"]).index.isin(among)
-        shown["mean [95% interval]"] += np.where(averages["may_be_first"], FIRST, "")
-    tables = [ReportTable("means", title, averages, shown, _score_figure(averages))]
-    title = f"{name}: systems compared over the same questions"
-    tables.append(ReportTable("comparison", title, pairs, format_comparison(pairs)))
-    return tables
-
-
-def _score_figure(averages: pd.DataFrame) -> Figure | None:
-    """Draw the means between 0 and 1, if there are any."""
-    # A mean of floats may be 1.0000000000000004.
-    drawn = averages[averages["mean"].between(0, 1 + 1e-9)]
-    if drawn.empty:
-        return None
-    label = "mean, with its 95% interval"
-    if "system" not in drawn:
-        return plots.dots(drawn, "metric", "mean", xlabel=label)
-    if drawn["system"].nunique() > MOST_DRAWN:
-        return None
-    filled = None
-    if "may_be_first" in drawn:
-        filled = "may_be_first"
-        label += "; filled: may be the best"
-    return plots.dots(drawn, "metric", "mean", "system", xlabel=label, filled=filled)
 
 
 # -- the folder
@@ -218,19 +168,14 @@ def check_target(to: str | os.PathLike[str]) -> Path:
     folder = Path(to).expanduser().resolve()
     if folder.is_file():
         raise ConfigError(f"{folder} is a file", "a folder", "choose another name")
-    there = sorted(path.name for path in folder.glob("*") if path.name != _LOCK)
-    if not there:
-        return folder
-    lock = folder / _LOCK
-    # another export may be moving its files in; it made the lock before
-    with FileLock(lock) if lock.is_file() else contextlib.nullcontext():
-        if not (folder / MARKER).is_file():
-            raise ConfigError(
-                f"{folder} is not empty (there is {there[0]}) and not made by ragbench export",
-                "an empty folder, or one that an export made",
-                "choose another folder for --to",
-            )
-        _written_files(folder)
+    there = sorted(path.name for path in folder.glob("*"))
+    if there and not (folder / MARKER).is_file():
+        raise ConfigError(
+            f"{folder} is not empty (there is {there[0]}) and not made by ragbench export",
+            "an empty folder, or one that an export made",
+            "choose another folder for --to",
+        )
+    _written_files(folder)
     return folder
 
 
@@ -253,7 +198,7 @@ def _written_files(folder: Path) -> list[Path]:
     return [*files.values()]
 
 
-def _write(report: _Report, to: str | os.PathLike[str]) -> Exported:
+def _write(report: _Report, to: str | os.PathLike[str]) -> _Report:
     """Write all parts beside the folder, then move them into it.
 
     Whatever interrupts the writing, the folder stays as it was.
@@ -263,23 +208,18 @@ def _write(report: _Report, to: str | os.PathLike[str]) -> Exported:
     with tempfile.TemporaryDirectory(".part", f".{target.name}.", target.parent) as parts:
         new = Path(parts, target.name)
         _fill(new, report)
-        names = _sign(new, report)
-        target.mkdir(exist_ok=True)
-        with FileLock(target / _LOCK):
-            for path in _written_files(target):
-                path.unlink()
-            shutil.copytree(new, target, dirs_exist_ok=True, copy_function=os.replace)
-    return Exported(Path(to).expanduser(), names, report.notes)
+        report.files = _sign(new, report)
+        for path in _written_files(target):
+            path.unlink()
+        shutil.copytree(new, target, dirs_exist_ok=True, copy_function=os.replace)
+    report.folder = Path(to).expanduser()
+    return report
 
 
 def _fill(folder: Path, report: _Report) -> None:
     """Write the parts of a report into a folder."""
     (folder / "tables").mkdir(parents=True)
-    rows = report.rows.drop(columns="claim_labels", errors="ignore")
-    if "answer" in rows and rows["answer"].eq("").any():  # a missing one is an empty cell too
-        rows = rows.assign(**{EMPTY: rows["answer"].eq("")})
-    rows = in_csv(rows)
-    _write_text(folder / "rows.csv", rows.to_csv(index=False, lineterminator="\n"))
+    _write_text(folder / "rows.csv", _rows_as_csv(report.rows))
     _write_text(folder / "methods.md", report.methods.markdown)
     _write_text(folder / "references.bib", report.methods.bibliography)
     for name, content in report.json.items():
@@ -291,6 +231,13 @@ def _fill(folder: Path, report: _Report) -> None:
         with Cassette(report.cassette, mode="replay") as cassette:
             count = cassette.export(folder / "cassette.jsonl")
         report.notes.append(f"cassette.jsonl holds {count} replies of models, with their prompts")
+
+
+def _rows_as_csv(rows: pd.DataFrame) -> str:
+    rows = rows.drop(columns="claim_labels", errors="ignore")
+    if "answer" in rows and rows["answer"].eq("").any():  # a missing one is an empty cell too
+        rows = rows.assign(**{EMPTY: rows["answer"].eq("")})
+    return in_csv(rows).to_csv(index=False, lineterminator="\n")
 
 
 def _write_table(folder: Path, table: ReportTable, label: str) -> None:

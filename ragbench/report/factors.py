@@ -15,13 +15,14 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ragbench import plots
+from ragbench.comparison import never_differ
 from ragbench.experiment.axes import QUERY_ONLY
 from ragbench.labelling.grades import grade_shares
 from ragbench.metrics.lexical import contained
 from ragbench.report.audit import ANSWERS, CELL, IR_SCORE, NO_DOCUMENTS, RIGHT, ROWS, run_parts
-from ragbench.report.tables import MOST_DRAWN, ReportTable
-from ragbench.rows import answers_of, folder_name, measure_answers
-from ragbench.stats import compare, means, with_interval
+from ragbench.report.tables import MOST_DRAWN, ReportTable, differences_table, means_table
+from ragbench.rows import AXIS_COLUMNS, answers_of, folder_name, measure_answers
+from ragbench.stats import compare, means
 from ragbench.stats.tables import fully_right, rows_by_scale
 
 # What is compared, and the part of a run in which each of its values stands once.
@@ -32,19 +33,33 @@ FACTORS = {
     "k": "k",
     "generator": "generator, prompt",
 }
+# What is asked at N = 0, whatever the prompt with documents.
+_ASKED = ["model", "digest", "temperature", "seed", "num_ctx", "prompt_sha256"]
 
 
 def measured(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a run with every number that can be compared.
 
-    Rows without documents are named so. Added are ``system`` (of `answers_of`), ``contained`` (1
-    where the true answer stands in the answer) and ``fully_right`` (1 for the best grade).
+    Rows without documents are named so, and stand once for a model that has several prompts with
+    documents. Added are ``system`` (of `answers_of`), ``contained`` (1 where the true answer stands
+    in the answer) and ``fully_right`` (1 for the best grade).
     """
-    return answers_of(rows).assign(
+    rows = answers_of(_asked_once(rows))
+    return rows.assign(
         retriever=rows["retriever"].replace(QUERY_ONLY, NO_DOCUMENTS),
         contained=measure_answers(rows, contained).astype("boolean"),
         fully_right=pd.array(fully_right(rows), dtype="boolean"),
     )
+
+
+def _asked_once(rows: pd.DataFrame) -> pd.DataFrame:
+    """Join the generators that ask one model the same without documents: "short, long"."""
+    alone = rows[rows["N"].eq(0) & rows["prompt_sha256"].notna()]
+    names = alone.groupby(_ASKED, dropna=False)["generator"].transform(
+        lambda labels: ", ".join(dict.fromkeys(labels))
+    )
+    rows = rows.assign(generator=names.reindex(rows.index).fillna(rows["generator"]))
+    return rows.drop_duplicates([*AXIS_COLUMNS], ignore_index=True)
 
 
 def run_tables(rows: pd.DataFrame, name: str, by: str | None = None) -> Iterator[ReportTable]:
@@ -55,9 +70,7 @@ def run_tables(rows: pd.DataFrame, name: str, by: str | None = None) -> Iterator
     means by its values.
     """
     measures = [measure for measure in MEASURES if rows[measure].notna().any()]
-    columns = [*measures]
-    if rows["seconds"].notna().any():
-        columns.append("seconds")
+    columns = [name for name in (*MEASURES, "seconds") if rows[name].notna().any()]
     if columns:
         averages = overview(rows, columns, name)
         yield replace(averages, figure=_curves(averages.frame, name))
@@ -71,8 +84,9 @@ def run_tables(rows: pd.DataFrame, name: str, by: str | None = None) -> Iterator
     yield from _grades_tables(rows, name)
     if measures and (rows["N"] > 0).any():
         worst = worst_questions(rows, measures[-1])
-        caption = f"{name}: the {len(worst)} questions that the best system does worst"
-        yield ReportTable("worst", caption, worst)
+        if len(worst):
+            words = f"the {len(worst)} questions that {worst['system'][0]} does worst"
+            yield ReportTable("worst", f"{name}: {words}", worst)
 
 
 # -- means
@@ -83,8 +97,7 @@ def overview(
 ) -> ReportTable:
     """Average `measured` rows by cell: the axes that vary, metric, mean, low, high, n, unscored.
 
-    Readers are shown a row per cell, a column per measure, n beside. ``by``: a further column, such
-    as one of the questions file.
+    ``by``: a further column, such as one of the questions file.
     """
     _, axes = run_parts(rows)[ROWS]
     questions = rows["question_id"].nunique()
@@ -94,15 +107,7 @@ def overview(
         axes = [*axes, by]
         caption += f", by {by}"
         stem += f"_by_{folder_name(by)}"
-    frame = means(rows, axes, measures)
-    shown = pd.DataFrame()
-    for metric, part in frame.groupby("metric", sort=False):
-        part = part.reset_index(drop=True)
-        if shown.empty:
-            shown = part[axes]
-        words = str(metric).replace("_", " ")
-        shown = shown.assign(**{f"{words} [95%]": with_interval(part), f"n, {words}": part["n"]})
-    return ReportTable(stem, caption, frame, shown)
+    return means_table(means(rows, axes, measures), axes, stem, caption)
 
 
 def _curves(table: pd.DataFrame, name: str) -> Figure | None:
@@ -122,9 +127,8 @@ def _curves(table: pd.DataFrame, name: str) -> Figure | None:
 def _setting_names(table: pd.DataFrame) -> pd.Series:
     """Name the setting of each row of a table by the columns of a cell that it has; "" without."""
     names = pd.Series("", table.index)
-    for axis in CELL:
-        if axis in table:
-            names += ", " + table[axis].astype(str)
+    for axis in table.columns.intersection([*CELL], sort=False):
+        names += ", " + table[axis].astype(str)
     return names.str.removeprefix(", ")
 
 
@@ -140,8 +144,8 @@ def factor_table(rows: pd.DataFrame, factor: str, measure: str, name: str) -> Re
     Returns
     -------
     The table of `ragbench.compare`, with ``pair`` ("BM25 - SIM"); its picture, where what is
-    significant at .05 is filled; as ``finding`` which value is ahead of which, in how many
-    settings. None where no setting has two values of the factor.
+    significant at .05 is filled, and None where no question differs; as ``finding`` which value is
+    ahead of which, in how many settings. None where no setting has two values of the factor.
     """
     part, axes = run_parts(rows[rows["N"] > 0])[MEASURES[measure]]
     if factor not in axes:
@@ -151,32 +155,20 @@ def factor_table(rows: pd.DataFrame, factor: str, measure: str, name: str) -> Re
     if table.empty:  # no setting has two of its values
         return None
     table["pair"] = table["a"].astype(str) + " - " + table["b"].astype(str)
-    shown = table[[*others, "pair"]].copy()
-    shown["difference [95%]"] = with_interval(table, "difference")
-    shown["p (Holm)"] = table["p_holm"]
-    counts = table.columns.intersection(["n", "clusters"])
-    shown[counts] = table[counts]
     words = measure.replace("_", " ")
-    title = (
-        f"{name}, {words} by {FACTORS[factor]}: differences, with 95% intervals, p corrected by "
-        "Holm"
-    )
-    return ReportTable(
-        f"{factor}_{measure}",
-        title,
-        table,
-        shown,
-        _draw_factor(table, f"difference in {words}"),
-        _finding(factor, table),
-    )
+    title = f"{name}, {words} by {FACTORS[factor]}: differences, with 95% intervals, p by Holm"
+    finding = _finding(factor, table)
+    laid_out = differences_table(table, others, f"{factor}_{measure}", title, finding)
+    return replace(laid_out, figure=_draw_factor(table, f"difference in {words}"))
 
 
-def _draw_factor(table: pd.DataFrame, label: str) -> Figure:
-    setting = _setting_names(table)
-    row = table["pair"]
-    if setting.ne("").any():
-        row = row + " | " + setting
-    drawn = table.assign(row=row, holds=table["p_holm"] < 0.05)
+def _draw_factor(table: pd.DataFrame, label: str) -> Figure | None:
+    """Draw the differences; those that are 0 in every question are no points."""
+    drawn = table[~never_differ(table)]
+    if drawn.empty:
+        return None
+    names = drawn["pair"] + " | " + _setting_names(drawn)
+    drawn = drawn.assign(row=names.str.removesuffix(" | "), holds=drawn["p_holm"] < 0.05)
     return plots.dots(drawn, "row", "difference", xlabel=label, filled="holds")
 
 
@@ -187,9 +179,10 @@ def _finding(factor: str, table: pd.DataFrame) -> str:
         significant = part.loc[part["p_holm"] < 0.05, "difference"]
         higher_in = {a: (significant > 0).sum(), b: (significant <= 0).sum()}
         words = [f"{value} higher in {count}" for value, count in higher_in.items() if count]
-        if not words:
-            words = ["no difference shown in any"]
-        parts.append(f"{a} against {b}: {', '.join(words)} of {len(part)}")
+        said = f"{', '.join(words) or 'no difference shown in any'} of {len(part)}"
+        if never_differ(part).all():
+            said = "equal in every question"
+        parts.append(f"{a} against {b}: {said}")
     return f"{FACTORS[factor]}: {'; '.join(parts)}"
 
 
@@ -223,11 +216,14 @@ def _grades_table(
 
 
 def worst_questions(rows: pd.DataFrame, measure: str, count: int = 10) -> pd.DataFrame:
-    """Return the questions that the system with the highest mean does worst, with their texts."""
+    """Return the questions that the system with the highest mean does worst, with their texts: of
+    those below its mean.
+    """
     rows = rows[rows["N"] > 0]
-    best_system = rows.groupby("system", sort=False)[measure].mean().idxmax()
-    of_best = rows[rows["system"] == best_system].dropna(subset=measure)
-    worst_first = of_best.sort_values([measure, "ir_score"], kind="stable")
-    columns = ["question", "reference", "answer", *MEASURES, "grade"]
-    worst = worst_first[columns].head(count)
-    return worst.dropna(axis="columns", how="all").reset_index(drop=True)
+    averages = rows.groupby("system", sort=False)[measure].mean()
+    of_best = rows[rows["system"] == averages.idxmax()]
+    below = of_best[of_best[measure].lt(averages.max()).fillna(False)]
+    worst = below.sort_values([measure, "ir_score"], kind="stable").head(count)
+    columns = ["system", "question", "reference", "answer", *MEASURES, "grade"]
+    known = [name for name in columns if rows[name].notna().any()]
+    return worst[known].reset_index(drop=True)

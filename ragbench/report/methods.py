@@ -19,13 +19,12 @@ from jinja2 import Environment
 from ragbench import __version__
 from ragbench.experiment import Experiment
 from ragbench.metrics.ir_score import MATCHES
-from ragbench.report.scores import RESAMPLES
+from ragbench.report.scores import MOST_COMPARED
 from ragbench.report.tables import ReportTable
 from ragbench.scoring import Scores
-from ragbench.stats.tables import numbers_of
 from ragbench.text.escape import in_markdown
 
-MOST_COMPARED = 8  # systems with scores of which every pair is compared
+_RESAMPLES = 2000  # of the bootstrap, by default
 # What is cited for a word in the name of a data set, the settings of a retriever, ...
 _CITED = {
     "data": {
@@ -112,7 +111,6 @@ class Methods:
         makers = [name for name in (model and model["model"], checker) if name]
         if not makers:  # of scores from a file
             makers = [name for name in table.labelled_by if name != "given"]
-        compared = are_compared(table)
         facts = {
             "table": table,
             "systems": _systems(table),
@@ -124,7 +122,7 @@ class Methods:
             "repairs": table.facts.get("repairs"),
             "values": table[table.numbers].size,
             "undefined": int(table[table.numbers].isna().sum().sum()),
-            "compared": compared,
+            "compared": any(made.stem == "comparison" for made in tables),
             "most_compared": MOST_COMPARED,
             **_statistics(tables),
         }
@@ -170,18 +168,6 @@ def _references() -> dict[str, str]:
     return {entry[1]: entry[0].replace("VERSION", __version__) for entry in entries}
 
 
-def are_compared(table: pd.DataFrame) -> bool:
-    """Say whether the systems of a table from `ragbench.score` are compared in pairs unasked: where
-    they are few, none answered a question twice, and two have a number for one question.
-    """
-    if not 1 < _systems(table) <= MOST_COMPARED:
-        return False
-    if table[["system", "question_id"]].duplicated().any():
-        return False
-    scored = [table["question_id"][table[name].notna()] for name in numbers_of(table)]
-    return any(questions.duplicated().any() for questions in scored)
-
-
 def _systems(table: pd.DataFrame) -> int:
     return table["system"].nunique() if "system" in table else 1
 
@@ -205,7 +191,7 @@ def _written(part: str, facts: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
         "cited": _citation,
     }
     source = Path(__file__).with_name("methods.jinja").read_text(encoding="utf-8")
-    facts = {**facts, "part": part, "version": __version__, "resamples": RESAMPLES}
+    facts = {**facts, "part": part, "version": __version__, "resamples": _RESAMPLES}
     text = texts.from_string(source).render(facts)
     return map(_paragraphs, text.split("=====\n"))
 

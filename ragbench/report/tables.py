@@ -1,24 +1,33 @@
-"""A data frame as CSV for machines, Markdown for reading and LaTeX (booktabs) for print."""
+"""The tables of a report: measures by factors, with n, clusters, mean and interval, as CSV for
+machines, Markdown for reading and LaTeX (booktabs) for print.
+
+Reading order: ``means_table`` and ``differences_table`` (what readers see of `ragbench.means` and
+`ragbench.compare`) -> ``ReportTable`` -> ``interval_table`` (of a notebook).
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 from pandas.io.formats.style import Styler
+from pandas.io.formats.style_render import CSSDict
 from tabulate import tabulate
 
-from ragbench.stats import MISSING
+from ragbench.comparison import format_comparison
+from ragbench.stats import MISSING, with_interval
 from ragbench.text.escape import in_csv, in_latex, in_markdown
 
 MOST_DRAWN = 40  # systems in one figure
+FIRST = "¹"  # marks what may be the best
+_SIDE_BY_SIDE = 4  # measures, whose means stand in one row
 _LONG = 45  # rows that still fit on one page
-_CELL_STYLE = {"selector": "td, th", "props": "text-align: right; padding: 3px 6px"}
+_CELL_STYLE: CSSDict = {"selector": "td, th", "props": "text-align: right; padding: 3px 6px"}
 
 
 @dataclass(frozen=True)
@@ -37,14 +46,9 @@ class ReportTable:
     @property
     def caption(self) -> str:
         """The title, what was found, and which questions were taken as one cluster."""
-        parts = [self.title]
-        if self.finding:
-            parts.append(self.finding)
-        if "clusters" in self.frame.attrs:
-            parts.append(f"Clusters: {self.frame.attrs['clusters']}")
-        if len(parts) == 1:
-            return self.title
-        return ". ".join(parts) + "."
+        clusters = self.frame.attrs.get("clusters", "")
+        notes = [note for note in (self.finding, clusters and f"Clusters: {clusters}") if note]
+        return " ".join([self.title + "." * bool(notes), *(f"{note}." for note in notes)])
 
     def texts(self, label: str) -> dict[str, str]:
         """Return the table as CSV (six digits), Markdown and LaTeX (three decimals), by kind.
@@ -62,21 +66,53 @@ class ReportTable:
         }
 
     def _latex(self, shown: pd.DataFrame, label: str) -> str:
-        place = {"position": "htbp", "position_float": "centering"}
+        place: dict[str, Any] = {"position": "htbp", "position_float": "centering"}
         if len(shown) > _LONG:
             place = {"environment": "longtable"}
-        rows = shown.style.hide(axis="index").format(_latex_cell).format_index(in_latex, axis=1)
+        heads = shown.set_axis([in_latex(str(name)) for name in shown], axis=1)
+        rows = heads.style.hide(axis="index").format(_latex_cell)
         return rows.to_latex(hrules=True, caption=in_latex(self.caption), label=label, **place)
 
 
+def means_table(frame: pd.DataFrame, by: Sequence[str], stem: str, title: str) -> ReportTable:
+    """Lay out means: the table of `ragbench.means` for the CSV, and for readers a row per cell with
+    its measures side by side, of more than four measures a row each.
+
+    ``by``: the columns that make the cells. Where ``may_be_first`` is true the mean is marked.
+    """
+    cells = with_interval(frame)
+    if "may_be_first" in frame:
+        cells += frame["may_be_first"].map({True: FIRST, False: ""})
+    if frame["metric"].nunique() > _SIDE_BY_SIDE:
+        shown = frame.drop(columns=["mean", "low", "high", "may_be_first"], errors="ignore")
+        shown.insert(len(by) + 1, "mean [95%]", cells)
+        return ReportTable(stem, title, frame, shown)
+    shown = frame.loc[frame["metric"].eq(frame["metric"][0]), [*by]]
+    for metric, part in frame.groupby("metric", sort=False):
+        words = str(metric).replace("_", " ")
+        shown[f"{words} [95%]"] = cells[part.index].to_numpy()
+        shown[f"n, {words}"] = part["n"].to_numpy()
+    return ReportTable(stem, title, frame, shown)
+
+
+def differences_table(
+    frame: pd.DataFrame, by: Sequence[str], stem: str, title: str, finding: str = ""
+) -> ReportTable:
+    """Lay out differences: the table of `ragbench.stats.compare_pairs` for the CSV, and for readers
+    who is compared within which values of ``by``, differences with intervals, and p.
+    """
+    shown = pd.concat([frame[[*by]], format_comparison(frame)], axis=1)
+    return ReportTable(stem, title, frame, shown, finding=finding)
+
+
 def _markdown(shown: pd.DataFrame) -> str:
-    heads = [in_markdown(name) for name in shown]
+    heads = [in_markdown(str(name)) for name in shown]
     # Lists: strings of pyarrow hold no half of a surrogate pair.
     rows = [_markdown_row(row) for row in shown.astype(object).to_numpy()]
     return tabulate(rows, heads, tablefmt="pipe", disable_numparse=True)
 
 
-def _markdown_row(row: Sequence[Any]) -> list[str]:
+def _markdown_row(row: Iterable[Any]) -> list[str]:
     return [in_markdown(_cell(value)) for value in row]
 
 
@@ -113,7 +149,7 @@ def interval_table(
     across = [columns] if isinstance(columns, str) else list(columns)
     down = [rows] if isinstance(rows, str) else list(rows)
     numbers = means[["mean", "low", "high"]].to_numpy(float)
-    cells = means.assign(cell=[_small_interval(*each, decimals) for each in numbers])
+    cells = means.assign(cell=[_small_interval(m, low, high, decimals) for m, low, high in numbers])
     table = cells.set_index(down + across)["cell"].unstack(across, sort=False).fillna("")
     # a random id would change the file at every run
     styler = table.style.set_uuid("intervals").set_table_styles([_CELL_STYLE])

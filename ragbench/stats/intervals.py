@@ -262,7 +262,10 @@ def _mean_bounds(
         clusters = _effective_number(np.bincount(index))
         return *_binomial_bounds(mean, mean * (1 - mean) / variance, clusters), EXACT_CLUSTERS
     half, _ = _student_t(values, index)
-    return mean - half, mean + half, T
+    low = mean - half
+    if values.min() >= 0:  # as of seconds
+        low = max(low, 0.0)
+    return low, mean + half, T
 
 
 def _exact_bounds(values: np.ndarray, index: np.ndarray) -> tuple[float, float]:

@@ -20,7 +20,7 @@ from ragbench.experiment import load_rows
 from ragbench.llm import Cassette, ask
 from ragbench.llm.cassette import Keys
 from ragbench.report import export as exporting
-from ragbench.report.audit import audit, render
+from ragbench.report.audit import audit
 from ragbench.report.export import export
 from ragbench.rows import Row, as_frame
 
@@ -161,13 +161,11 @@ def test_the_audit_of_a_run_finds_a_reply_that_was_edited(tmp_path):
             "UPDATE replies SET answer = replace(answer, 'Ely.', 'Bath.') WHERE prompt_id LIKE "
             "'q1%'"
         )
-    told = " ".join(render(audit(run)).split())  # lines end at the width of a page
-    assert "changed or damaged 1 of 3" in told
-    assert "the answer was changed after recording" in told
-    tape.rename(tmp_path / "c.sqlite")
-    assert "changed or damaged" not in render(audit(run))
-    (tmp_path / "c.sqlite").rename(tape)
-    assert "1 of 3" in render(audit(run))
+    changed = audit(run).set_index("check").loc["changed or damaged"]
+    assert changed[["rows", "of"]].tolist() == [1, 3]
+    assert "the answer was changed after recording" in changed["detail"]
+    tape.unlink()
+    assert "changed or damaged" not in set(audit(run)["check"])
 
 
 def test_a_failure_that_is_marked_as_an_answer_is_not_served_as_one(tmp_path):

@@ -19,7 +19,7 @@ from ragbench.embedding import make_embedder
 from ragbench.errors import ModelError
 from ragbench.experiment import load_rows
 from ragbench.llm import ask
-from ragbench.report.audit import audit, render
+from ragbench.report.audit import audit
 
 
 def grades(body):
@@ -93,8 +93,9 @@ def test_a_loop_is_no_cut_prompt_in_the_audit(tmp_path):
     assert rows["error_kind"].tolist() == ["truncated", "", ""]
     assert rows["judge_repairs"].tolist() == [1, 1, 0]
     told = audit(tmp_path)
-    assert told.set_index("check").loc["truncated grades", "rows"] == 1
-    assert "the judge repeated itself" in render(told)
+    truncated = told.set_index("check").loc["truncated grades"]
+    assert truncated["rows"] == 1
+    assert "the judge repeated itself" in truncated["detail"]
 
 
 class Touchy(BaseModel):

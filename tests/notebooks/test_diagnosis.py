@@ -181,7 +181,7 @@ def labelled(results):
 
 def test_answers_have_claims_of_the_true_answer_and_of_the_response(world, tmp_path):
     grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT], generators={"default": says})
-    scores = BOOK.metric_scores(grid, rows, labelled(rc.results(grid, rows)))
+    scores = BOOK.metric_scores(grid, rows, labelled(rc.results(rows)))
     scored = scores.set_index("question_id")
     names = ["precision", "recall", "claim_recall", "hallucination", "f1"]
     assert scored.loc["q1", names].tolist() == pytest.approx([0.5, 1, 1, 0.5, 2 / 3])
@@ -194,7 +194,7 @@ def test_answers_have_claims_of_the_true_answer_and_of_the_response(world, tmp_p
 def test_minihops_own_claims_are_taken_for_its_long_answers(tmp_path):
     data = dg.answerable(dg.topic_pages(load_minihop(limit=1)))
     grid = rc.grid("made", data, {"in order": InOrder}, {"default": says}, folder=tmp_path)
-    (seen,) = rc.results(grid, grid.run(progress=False))
+    (seen,) = rc.results(grid.run(progress=False))
     question = data.questions[0]
     assert seen.reference == question.meta["long_answer"]
     assert seen.reference_claims == tuple(c["text"] for c in question.meta["claims"])
@@ -219,7 +219,7 @@ def test_a_model_answers_with_the_optimised_prompt_at_the_default_setting_only(w
     with FakeOllama(reply=speak) as server:
         model = server.model(num_ctx=32768)
         grid, rows = run(world, tmp_path, settings, dict.fromkeys(dg.ANSWER_PROMPTS, model))
-        done = ragchecker_labels(model, rc.results(grid, rows), progress=False)
+        done = ragchecker_labels(model, rc.results(rows), progress=False)
     scored = BOOK.metric_scores(grid, rows, done)
     assert Counter(zip(rows["generator"], rows["k"], strict=True)) == {
         ("default", 5): 3, ("default", 20): 3, ("optimised", 20): 3,

@@ -134,7 +134,7 @@ def test_the_ragchecker_path_follows_appendix_d_and_scores_what_stands_between_t
         assert " ".join(map(texts.get, hits)) in shown  # all 20, uncut
     assert {f["query"] for f in sent} == {data.questions[0].text}
     server.calls.clear()
-    rb.ragchecker_labels(rb.chat_model(MODEL), rc.results(experiment, rows))
+    rb.ragchecker_labels(rb.chat_model(MODEL), rc.results(rows))
     held_against(server.calls, {"temperature": 0}, "steps_claims", "steps_check")
 
 

@@ -20,10 +20,10 @@ from fake_ollama import FakeOllama
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from ragbench import notebooks
-from ragbench.errors import DataError
+from ragbench.errors import DataError, RagbenchError
 from ragbench.experiment import Experiment
 from ragbench.metrics.table import find_numbers
-from ragbench.notebooks import NotebookError, _shared_kernel, execute, find, run_all
+from ragbench.notebooks import _shared_kernel, execute, find, run_all
 from ragbench.paths import project_root, shared_data
 from ragbench.prompts import load_prompt
 from recorded import RECORDINGS, manifest
@@ -269,11 +269,11 @@ def test_the_first_notebook_that_fails_ends_the_run_and_is_named(monkeypatch, tm
     def execute(path, parameters, out, kernel):
         ran.append(path.stem)
         if len(ran) == 1:
-            raise NotebookError("cell 3", "a clean run", "read it")
+            raise RagbenchError("cell 3", "a clean run", "read it")
         time.sleep(0.2)
 
     monkeypatch.setattr(notebooks, "execute", execute)
-    with pytest.raises(NotebookError, match="cell 3"):
+    with pytest.raises(RagbenchError, match="cell 3"):
         run_all()
     assert len(ran) <= 2
 
@@ -352,7 +352,7 @@ def test_a_failing_cell_is_named_and_the_copy_kept(run, process, tmp_path):
         tmp_path / "12_made.ipynb", new_markdown_cell("# Made"), "10", "print(10)", "1 / 0"
     )
     with pytest.raises(
-        NotebookError, match=r"12_made\.ipynb, cell 3: ZeroDivisionError: division by zero"
+        RagbenchError, match=r"12_made\.ipynb, cell 3: ZeroDivisionError: division by zero"
     ):
         run(book, None)
     assert said(process[1] / book.name)[:2] == ["10", "10\n"]
@@ -372,7 +372,7 @@ def test_notebooks_of_one_kernel_share_its_process_but_no_name_or_option_of_tabl
     kept = "('left' in globals(), __import__('pandas').options.display.max_colwidth)"
     second = notebook(tmp_path / "2.ipynb", "import os; os.getpid()", kept)
     with _shared_kernel() as kernel:
-        with pytest.raises(NotebookError, match="ZeroDivisionError"):
+        with pytest.raises(RagbenchError, match="ZeroDivisionError"):
             execute(first, out=first, kernel=kernel)
         execute(second, out=second, kernel=kernel)
         assert kernel.has_kernel
@@ -472,7 +472,7 @@ def test_the_template_goes_on_where_there_is_nothing_to_compare(run, tmp_path):
 @pytest.mark.slow
 def test_the_template_says_what_a_measure_needs(run, tmp_path):
     file = own_files(tmp_path, retriever=["BM25"])
-    with pytest.raises(NotebookError, match="no row has a number in contained"):
+    with pytest.raises(RagbenchError, match="no row has a number in contained"):
         run(TEMPLATE, {"EXPERIMENT": file, "MEASURE": "contained"})
 
 

@@ -203,8 +203,11 @@ def test_the_summary_has_a_line_a_paper_with_the_share_of_cells_that_have_a_numb
     record(cells(), by="y", recorded=True)  # a cell counts once
     record(cells(value=[math.nan]), by="could not be measured")
     record(cells(column=["Hybrid"]), by="z")  # not in the print
+    note = f"{papers.NOT_COMPARABLE}: another model"
+    two = {"row": ["100", "300"], "column": "SIM", "value": 0.41, "note": note}
+    record(pd.DataFrame(two), by="small")
     assert papers.summary().splitlines() == [
-        "thesis: Table 3.1 (2 of 50 cells)",
+        "thesis: Table 3.1 (2 of 50 cells, 2 not comparable)",
         "ragchecker: nothing measured",
         "ragas: nothing measured",
         "rageval: nothing measured",

@@ -6,13 +6,11 @@ import json
 import re
 
 import pandas as pd
-import pytest
 from fake_ollama import FakeOllama
 from notebook_parts import parts as notebook_parts
 
 from ragbench.data import load_minihop
 from ragbench.data.ragchecker import RagResult, RetrievedText
-from ragbench.errors import DataError
 from ragbench.labelling.claims import ragchecker_labels
 from ragbench.llm import Cassette, chat_model
 from ragbench.metrics.claims import CLAIM_METRICS
@@ -36,7 +34,9 @@ def test_minihop_has_65_long_answers_with_their_claims():
 
 
 TEXTS = ("The river Nile is long. It flows north.", "The dam is old. It was built in 1902.")
-CLAIMED = {"claims": ({"text": "The Nile is long."},)}
+CLAIMS = ["The Nile is long."]
+LONG = "The river Nile, which flows north, is long."
+CLAIMED = {"claims": ({"text": CLAIMS[0]},)}
 BUILT = "The dam was built in 1902. It is old."
 QUESTIONS = (
     Question("q1", "Which river is long?", "The river Nile is long.", meta=CLAIMED),
@@ -56,40 +56,37 @@ def place(question, retriever):
 
 def rows_of(*parts):
     rows = pd.DataFrame(
-        parts, columns=["question_id", "retriever", "hits", "answer", "status"]
+        parts, columns=["question_id", "retriever", "chunks", "answer", "status"]
     ).assign(generator="copier", k=20, chunker=rc.DEFAULT.chunker)
+    asked = {q.id: q for q in QUESTIONS}
+    rows["question"] = [asked[name].text for name in rows["question_id"]]
+    rows["reference"] = [asked[name].answer for name in rows["question_id"]]
+    rows["long_reference"] = [LONG if name == "q1" else None for name in rows["question_id"]]
+    rows["reference_claims"] = [CLAIMS if name == "q1" else None for name in rows["question_id"]]
     return rows.assign(kind="", context_tokens=1)
 
 
 ROWS = rows_of(
-    ("q1", "BM25", ["d0#0", "d1#0"], "The river Nile is long.", "ok"),
-    ("q1", "SIM", ["d1#0"], "The dam is old.", "ok"),
+    ("q1", "BM25", [*TEXTS], "The river Nile is long.", "ok"),
+    ("q1", "SIM", [TEXTS[1]], "The dam is old.", "ok"),
     ("q2", "BM25", [], None, "failed"),
-    ("q2", "SIM", ["d1#0"], "", "ok"),
+    ("q2", "SIM", [TEXTS[1]], "", "ok"),
 )
 
 
 def test_rows_become_results_with_their_texts_and_shipped_claims():
-    first, second, third = rc.results(GRID, ROWS)
+    first, second, third = rc.results(ROWS)
     assert first == RagResult(
         place("q1", "BM25"),
         QUESTIONS[0].text,
-        QUESTIONS[0].answer,
+        LONG,
         "The river Nile is long.",
-        tuple(RetrievedText(text=text, doc_id=f"d{i}") for i, text in enumerate(TEXTS)),
+        tuple(RetrievedText(text=text) for text in TEXTS),
         reference_claims=("The Nile is long.",),
         extra={"question_id": "q1", "retriever": "BM25", "generator": "copier"},
     )
-    assert third.reference_claims is None
+    assert (third.reference, third.reference_claims) == (BUILT, None)
     assert (second.response, third.id) == ("The dam is old.", place("q2", "SIM"))
-
-
-def test_rows_of_other_data_are_refused():
-    for wrong in (("q9", "BM25", [], "x", "ok"), ("q1", "BM25", ["d9#0"], "x", "ok")):
-        with pytest.raises(DataError, match=r"q9|d9#0"):
-            rc.results(GRID, rows_of(wrong))
-    with pytest.raises(DataError, match="load the same data"):
-        rc.results(GRID, ROWS.assign(chunker="of another run"))
 
 
 def result(retriever, correct, found):
@@ -155,7 +152,7 @@ def test_a_model_answers_and_labels_and_both_are_replayed(tmp_path, minilm, monk
         grid = rc.grid("small", SMALL, rc.PAPER_RETRIEVERS, answerers, cassette=tape, folder=folder)
         rows = grid.run(progress=False)
         judge = chat_model(name, host=host, num_ctx=4096)
-        made = ragchecker_labels(judge, rc.results(grid, rows), cassette=Cassette(tape))
+        made = ragchecker_labels(judge, rc.results(rows), cassette=Cassette(tape))
         return DIAGNOSIS.metric_scores(grid, rows, made)
 
     with FakeOllama(reply=reply) as server:

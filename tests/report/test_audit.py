@@ -25,9 +25,9 @@ from scipy.stats import chi2
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import load_rows
 from ragbench.records import Hit
-from ragbench.report.audit import audit, audit_rows, labels_by_place, render
+from ragbench.report.audit import audit, audit_rows, labels_by_place
 
-RIGHT = "share of grade 5"
+RIGHT = "share fully right"
 
 
 RANGE = ["mean", "if_worst", "if_best"]
@@ -244,15 +244,9 @@ def test_any_frame_is_audited_by_its_own_columns(frame):
     assert counts(told, "rows", "failed") == [3, 6]
     unequal = found(told, "score", "cells with unequal n", "rows", "of", "detail")
     assert unequal == [1, 2, "n from 1 to 2 of 2"]
-    lines = render(told).splitlines()
-    assert lines[0] == "score"
-    assert "cells with unequal n 1 of 2 (n from 1 to 2 of 2)" in " ".join(" ".join(lines).split())
-    said = " ".join(" ".join(lines[1:4]).split())
-    assert "3 of 6 mean 1.000, could be 0.333 to 1.000 most in b: 2 (no_bytes 2, invalid 1)" in said
-    assert max(map(len, lines)) <= 78
     twice = pd.concat([frame, frame[:1]], ignore_index=True)
     assert counts(audit_rows(twice, "score", "system"), "rows", "duplicates") == [1, 7]
-    assert [line.split()[0] for line in lines if "duplicates" in line] == ["none"]
+    assert counts(told, "rows", "duplicates") == [0, 6]
 
 
 def test_a_cell_with_no_scored_row_has_no_mean_and_the_whole_range(frame):
@@ -304,8 +298,6 @@ def test_a_frame_without_cells_or_scores_is_audited_as_a_whole(frame):
 def test_bad_input_is_named(frame):
     with pytest.raises(ConfigError, match="unknown column 'systems'"):
         audit_rows(frame, "score", "systems")
-    with pytest.raises(ConfigError, match="within"):
-        audit_rows(frame, "score", "system", within=["error"])
     with pytest.raises(DataError, match="has no rows"):
         audit(frame[:0])
     with pytest.raises(DataError, match="no run 'nowhere'"):

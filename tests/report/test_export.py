@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -203,8 +202,9 @@ def exported(live_run, tmp_path_factory):
 
 
 def test_an_export_has_every_part_and_says_what_it_wrote(exported):
-    measures = ("retriever_ir_score", "retriever_contained", "retriever_fully_right")
-    drawn = [*measures, "overview", "grades"]
+    drawn = ["overview", "grades"]
+    # of these no question differs
+    compared = ["retriever_ir_score", "retriever_contained", "retriever_fully_right"]
     files = [
         "methods.md",
         "references.bib",
@@ -214,7 +214,7 @@ def test_an_export_has_every_part_and_says_what_it_wrote(exported):
         "cassette.jsonl",
     ]
     files += [f"figures/{stem}.{kind}" for stem in drawn for kind in ("png", "pdf", "csv")]
-    tables = [*drawn, "worst", "audit"]
+    tables = [*drawn, *compared, "worst", "audit"]
     files += [f"tables/{stem}.{kind}" for stem in tables for kind in ("csv", "md", "tex")]
     assert set(exported.files) == set(files)
     there = {str(p.relative_to(exported.folder)) for p in exported.folder.rglob("*") if p.is_file()}
@@ -251,6 +251,7 @@ def test_each_factor_is_compared_within_every_setting_of_the_others(live_run, ex
     rows = measured(load_rows(live_run))
     expected = rb.compare(rows[rows["N"] > 0], "retriever", "ir_score", by="N")
     assert told["p_holm"].tolist() == pytest.approx(expected["p_holm"].tolist(), rel=1e-5)
+    assert (tables / "retriever_ir_score.md").read_text().count("equal in every question") == 3
     assert "a against b: " in (tables / "retriever_ir_score.md").read_text()
     assert r"with 95\% intervals" in (tables / "retriever_ir_score.tex").read_text()
 
@@ -290,15 +291,33 @@ def test_the_finding_names_the_value_that_is_ahead():
     table = factor_table(rows, "retriever", "ir_score", "t")
     assert table.finding == "retriever: worse against better: better higher in 1 of 1"
     assert table.frame["difference"].tolist() == [-1.0]
+    assert [points.get_xdata()[0] for points in table.figure.axes[0].lines[:1]] == [-1.0]
+    rows["ir_score"] = 0.5
+    same = factor_table(rows, "retriever", "ir_score", "t")
+    assert same.finding == "retriever: worse against better: equal in every question"
+    assert same.shown["difference [95%]"].tolist() == ["equal in every question"]
+    assert same.figure is None
     clusters = "Clusters: each question is on its own"
     assert table.caption == f"{table.title}. {table.finding}. {clusters}."
 
 
 def test_the_worst_questions_of_the_best_system_come_with_their_texts(live_run, exported):
     worst = pd.read_csv(exported.folder / "tables" / "worst.csv")
-    assert worst["fully_right"].tolist() == [0, 0, 1]
+    assert worst["fully_right"].tolist() == [0, 0]  # not those that are right
+    assert worst["system"].tolist() == ["b@4"] * 2
+    words = (exported.folder / "tables" / "worst.md").read_text()
+    assert words.startswith("my_run: the 2 questions that b@4 does worst")
     assert set(worst["question"]) <= set(load_rows(live_run)["question"])
     assert {"reference", "answer", "ir_score", "contained", "grade"} <= set(worst)
+
+
+def test_answers_without_documents_are_one_row_under_two_prompts_with_documents(live_run):
+    rows = load_rows(live_run)
+    (generator,) = set(rows["generator"])
+    both = measured(pd.concat([rows, rows.assign(generator="other")], ignore_index=True))
+    alone = both["N"] == 0
+    assert both.loc[alone, "generator"].tolist() == [f"{generator}, other"] * 4
+    assert both.loc[~alone, "generator"].value_counts().to_dict() == {generator: 16, "other": 16}
 
 
 def test_methods_tell_data_settings_models_digests_seeds_and_prompts(live_run, exported):
@@ -408,7 +427,7 @@ def test_methods_list_several_of_everything_as_a_sentence_does(tmp_path, undrawn
 
 def test_a_run_of_retrieval_alone_has_no_tables_of_answers(tmp_path):
     made = run_and_export(tmp_path, 3, generator=None, judge=None)
-    assert stems_of(made, "tables") == {"overview", "worst", "audit"}
+    assert stems_of(made, "tables") == {"overview", "audit"}
     assert "Answers" not in methods_of(made.folder)
     assert "ollama" not in cited(made.folder)
     compiles(made.folder)
@@ -419,7 +438,7 @@ def test_questions_without_references_have_no_empty_picture_of_the_ir_score(tmp_
     bare = replace(data, questions=tuple(replace(q, references=()) for q in data.questions))
     made = run_and_export(tmp_path, data={"people": bare})
     stems = stems_of(made, "tables") | stems_of(made, "figures")
-    assert stems == {"overview", "grades", "worst", "audit"}
+    assert stems == {"overview", "grades", "audit"}
     assert box_of(made.folder)[0].startswith("Grades were given by double; checked by a person: 0.")
     compiles(made.folder)
 
@@ -490,15 +509,6 @@ def test_a_file_that_was_edited_in_an_export_is_named_and_not_overwritten(run, o
     export(run, out)
     assert methods.read_text() == written
     assert (out / "my_methods.md").exists()
-
-
-def test_exports_into_one_folder_at_once_leave_one_whole_export(run, tmp_path, undrawn):
-    work = partial(export, run)
-    with ThreadPoolExecutor(4) as pool:
-        exports = [*pool.map(work, [tmp_path / "out"] * 4)]
-    assert len(exports) == 4
-    assert check_target(tmp_path / "out") == tmp_path / "out"  # all files are as one wrote them
-    assert not [*tmp_path.glob(".out.*")]
 
 
 @pytest.mark.parametrize(

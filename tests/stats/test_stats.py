@@ -990,3 +990,9 @@ def test_the_interval_of_a_column_follows_its_type_and_neither_name_nor_values()
             assert got in (method, "" if len(pd.Series(values).dropna()) < 2 else method)
     assert len(kinds) == 2
     assert mean_interval(right, share=True) == mean_interval(right.astype(bool))
+
+
+def test_seconds_are_not_below_0_in_an_interval_and_other_numbers_may_be():
+    seconds = mean_interval([0.1, 0.2, 60.0])
+    assert (seconds.low, seconds.method) == (0.0, "Student's t")
+    assert mean_interval([-0.1, 0.2, 60.0]).low < -30
