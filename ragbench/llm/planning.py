@@ -59,7 +59,9 @@ class Plan:
 
     def all_cached(self) -> Plan:
         """Return the plan of calls that turned out to be recorded, all of them."""
-        steps = [PlannedStep(step.name, step.cached, step.cached, 0, 0.0) for step in self.steps]
+        steps = [
+            PlannedStep(step.name, int(step.cached), step.cached, 0, 0.0) for step in self.steps
+        ]
         return Plan(tuple(steps), self.notes)
 
     @property
