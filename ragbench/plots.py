@@ -370,6 +370,7 @@ def _open_rows(
         axis.set_title(heading, fontsize=_points(10))
     for axis in axes[-1]:
         axis.set_xlabel(_wrapped(xlabel, 10 * wide))
+        axis.tick_params(axis="x", labelsize=_points(8))
     return figure, axes, wide
 
 
