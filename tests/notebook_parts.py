@@ -2,6 +2,7 @@
 
 import ast
 import re
+from importlib import import_module
 from types import SimpleNamespace
 
 import nbformat
@@ -16,7 +17,7 @@ def _without_magic(source):
 
 def parts(number):
     """Execute the imports, functions, classes and CONSTANTS of a notebook, in its order, and
-    nothing else.
+    nothing else; with them comes what the modules in its folder hold.
     """
     (path,) = (path for path in find() if path.stem.startswith(f"{number}_"))
     source = "\n".join(
@@ -39,6 +40,9 @@ def parts(number):
 
     body = [node for node in ast.parse(source).body if isinstance(node, kept) or constant(node)]
     names = {"__name__": "notebook"}
+    for node in imports:
+        if path.with_name(f"{node.module}.py").is_file():
+            names |= vars(import_module(node.module))
     exec(compile(ast.Module(body, []), str(path), "exec"), names)
     return SimpleNamespace(**names)
 

@@ -13,7 +13,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from fake_ollama import FakeOllama, default_reply
+from fake_ollama import EMBEDDER, FakeOllama, default_reply
 from notebook_parts import parts, run_up_to
 
 import ragbench as rb
@@ -277,11 +277,16 @@ def test_limit_bounds_the_calls_of_a_live_notebook_which_says_them_first(
     assert one < two <= 2 * calls
 
 
-def write_question_of_clapnq(folder, answer="In 1841."):
-    passages = [{"title": "Tarn", "text": "Tarn grew in 1841. It hired in May."}]
-    output = [{"answer": answer, "selected_sentences": ["Tarn grew in 1841."]}]
-    asked = {"id": "1", "input": "When did Tarn grow?", "passages": passages, "output": output}
-    write_lines(folder / "clapnq" / "clapnq_dev_answerable.jsonl", [asked])
+def write_questions_of_clapnq(folder, answer="In 1841.", count=1):
+    asked = []
+    for number in range(1, count + 1):
+        passages = [
+            {"title": f"Tarn {number}", "text": f"Tarn {number} grew in 1841. It hired in May."}
+        ]
+        output = [{"answer": answer, "selected_sentences": [f"Tarn {number} grew in 1841."]}]
+        texts = {"id": str(number), "input": f"When did Tarn {number} grow?"}
+        asked.append(texts | {"passages": passages, "output": output})
+    write_lines(folder / "clapnq" / "clapnq_dev_answerable.jsonl", asked)
 
 
 # --- a small model says the same of everything, or nothing that can be read: no cell ends by that
@@ -292,14 +297,18 @@ def write_question_of_clapnq(folder, answer="In 1841."):
     [
         *[("13", {"DATA": "minihop", "LIMIT": n, "RESAMPLES": 20}, "family") for n in (1, 2, 3)],
         ("14", {"DATA": "minihop", "LIMIT": 4, "RESAMPLES": 20}, "fitted_cuts"),
-        ("22", {"LIMIT": 1}, "tests"),
-        ("30", {"LIMIT": 2, "RESAMPLES": 20}, "won"),
+        *(("22", {"LIMIT": limit, "RESAMPLES": 20}, "tests") for limit in (1, 2, 3)),
+        *(("30", {"LIMIT": limit}, "won") for limit in (1, 2, 3)),
+        *(("41", {"LIMIT": limit, "RESAMPLES": 20}, "exam") for limit in (1, 2, 3)),
+        *(("42", {"LIMIT": limit, "RESAMPLES": 20}, "by_setting") for limit in (1, 2, 3)),
     ],
 )
 def test_a_live_notebook_runs_to_its_end_with_a_model_of_one_reply_and_no_cassette(
     number, given, made, server, three, monkeypatch, tmp_path
 ):
-    write_question_of_clapnq(tmp_path)
+    write_questions_of_clapnq(tmp_path, count=3)
+    if number == "42":
+        write_dragonball(tmp_path)
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
     names = run_up_to(number, None, MODEL=MODEL, **given)
     assert server.calls
@@ -317,7 +326,7 @@ def test_where_true_answers_got_no_claim_the_live_notebook_has_no_difference_to_
     several = (
         "Tarn grew in 1841, when the mill was built. It hired in May, and bought a ferry later."
     )
-    write_question_of_clapnq(tmp_path, several)
+    write_questions_of_clapnq(tmp_path, several)
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
     server.reply = no_claims
     names = run_up_to("22", None, MODEL=MODEL, LIMIT=1)
@@ -367,7 +376,18 @@ BOTH_LANGUAGES = {"PARTS": ["finance en", "finance zh"], "LIMIT": 2, "RESAMPLES"
     ("number", "given", "item", "columns"),
     [
         ("41", BOTH_LANGUAGES, "Table 3", {"Completeness EN", "Completeness CN", "Rouge-L EN"}),
-        ("42", {"LIMIT": 2, "RESAMPLES": 20}, "Table 5", {"Completeness EN", "Irrelevance CN"}),
+        (
+            "42",
+            {"LIMIT": 2, "RESAMPLES": 20, "EMBEDDER": f"ollama:{EMBEDDER}"},
+            "Table 5",
+            {"Completeness EN", "Irrelevance CN"},
+        ),
+        (
+            "44",
+            {"QUESTIONS": 2, "LIMIT": 3, "RESAMPLES": 20, "EMBEDDER": f"ollama:{EMBEDDER}"},
+            "Table 4",
+            {"Completeness CN", "Irrelevance CN"},
+        ),
     ],
 )
 def test_the_generation_half_runs_with_a_judge_on_another_server(
@@ -379,7 +399,9 @@ def test_the_generation_half_runs_with_a_judge_on_another_server(
         there = {"use": MODEL, "host": judge.url}
         tape = str(tmp_path / "tape.sqlite")
         run_up_to(number, None, MODEL=MODEL, JUDGE=there, CASSETTE=tape, **given)
-        prompts = {call.body["messages"][0]["content"] for call in server.calls}
+        asked = [call for call in server.calls if "messages" in call.body]
+        prompts = {call.body["messages"][0]["content"] for call in asked}
+        assert len(asked) < len(server.calls) or "EMBEDDER" not in given  # texts were embedded
         assert any("请只根据这些段落回答" in prompt for prompt in prompts)
         assert all("Passages:" in prompt or "段落" in prompt for prompt in prompts)
         assert judge.calls
@@ -387,3 +409,24 @@ def test_the_generation_half_runs_with_a_judge_on_another_server(
     live = papers.ledger("rageval", item)
     live = live[live["ours_by"].str.contains(MODEL, na=False) & live["ours"].notna()]
     assert columns <= set(live["column"])
+
+
+def test_claims_are_labelled_by_a_judge_on_another_server(server, three, monkeypatch, tmp_path):
+    write_questions_of_clapnq(tmp_path, count=2)
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
+    with FakeOllama() as judge:
+        there = {"use": MODEL, "host": judge.url}
+        names = run_up_to("22", None, MODEL=MODEL, JUDGE=there, LIMIT=2, K=2, RESAMPLES=20)
+        held_against(server.calls, RAGCHECKER, "ragchecker_default")
+        held_against(judge.calls, {"temperature": 0}, "steps_claims", "steps_check")
+    assert len(names["results"]["ClapNQ"]) == 2 * 2  # questions, retrievers
+
+
+def test_guessed_questions_are_compared_by_the_embedder_that_is_set(
+    server, three, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
+    run_up_to(
+        "30", "texts.groupby", MODEL=MODEL, LIMIT=1, QUESTIONS=2, EMBEDDER=f"ollama:{EMBEDDER}"
+    )
+    assert any("input" in call.body for call in server.calls)

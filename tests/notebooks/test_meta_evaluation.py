@@ -1,4 +1,4 @@
-"""Notebook 21's fitted baseline: features by hand, choices that never see the tested domain, the
+"""Notebook 25's fitted baseline: features by hand, choices that never see the tested domain, the
 known numbers.
 """
 
@@ -7,19 +7,16 @@ import pandas as pd
 import pytest
 from notebook_parts import parts
 
-BOOK = parts("21")
+BOOK = parts("25")
 QUESTION = "Which river is longer?"
 TRUE = "The Nile is longer, at 6,650 kilometres, than the Congo."
 
 
 @pytest.fixture
-def features(monkeypatch):
+def features():
     vectors = {QUESTION: np.array([1.0, 0, 0]), TRUE: np.array([0.6, 0.8, 0])}
     vectors["The Nile. It has 6,650 kilometres."] = np.array([0.6, 0.0, 0.8])
-    names = vars(BOOK)["features"].__globals__
-    monkeypatch.setitem(names, "vectors", vectors)
-    monkeypatch.setitem(names, "nothing", np.zeros(3))
-    return lambda response, question=QUESTION, true=TRUE: BOOK.features(question, true, response)
+    return lambda response: BOOK.features(QUESTION, TRUE, response, vectors)
 
 
 def test_the_reference_itself_has_full_overlap_and_the_empty_response_none(features):
@@ -97,18 +94,17 @@ def test_no_label_of_a_domain_moves_its_own_predictions(monkeypatch):
     assert not np.array_equal(one[domains != "b"], two[domains != "b"])
 
 
-def test_simultaneous_intervals_are_wider_than_single_ones_and_hold_the_estimate(monkeypatch):
+def test_simultaneous_intervals_are_wider_than_single_ones_and_hold_the_estimate():
     rng = np.random.default_rng(2)
     n = 60
-    names = BOOK.simultaneous.__globals__
     preference = {
         aspect: rng.integers(-2, 3, (n, 2)) for aspect in ("correctness", "completeness", "overall")
     }
     meta = pd.DataFrame({"domain": "x", "question": [f"{i:02d}" for i in range(n)]})
-    monkeypatch.setitem(names, "preference", preference)
-    monkeypatch.setitem(names, "meta", meta)
     first, second = ({aspect: rng.normal(size=n) for aspect in preference} for _ in range(2))
-    estimate, low, high = BOOK.simultaneous({"first - second": (first, second)}, 200)
+    estimate, low, high = BOOK.simultaneous(
+        {"first - second": (first, second)}, meta, preference, 200
+    )
     assert len(estimate) == 3 * 2
     assert ((low < estimate) & (estimate < high)).all()
     one = 100 * (

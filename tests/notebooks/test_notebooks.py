@@ -79,9 +79,7 @@ BOOKS = {
         },
     ),
     "15_thesis_related_protocols": Book({"RESAMPLES": 50}),
-    "20_ragchecker_metrics": Book(
-        {"CLAIMS": 200}, "20_table_3 20_tables_6_15 20_correlation_with_f1"
-    ),
+    "20_ragchecker_metrics": Book({"CLAIMS": 200}),
     "21_ragchecker_meta_evaluation": Book({"RESAMPLES": 50}, "21_table_5_published"),
     "22_ragchecker_systems": Book({"RESAMPLES": 50}, "22_systems 22_in_retrieved"),
     "23_ragchecker_diagnosis": Book(
@@ -90,10 +88,13 @@ BOOKS = {
         {"Section 4.4": 16, "Figure 6": 12, "Figure 7": 12, "Figure 10": 12},
         recorded="Section 4.4",
     ),
+    "24_ragchecker_published": Book({}, "24_table_3 24_tables_6_15 24_correlation_with_f1"),
+    "25_ragchecker_fitted": Book({"RESAMPLES": 50}),
     "30_ragas_wikieval": Book({"LIMIT": 12}, "30_table_1 30_pairs"),
     "40_rageval_generate": Book({"DOCUMENTS": 2}),
-    "41_rageval_dragonball": Book({"RESAMPLES": 20}, "41_rouge_l 41_table_3"),
+    "41_rageval_dragonball": Book({"RESAMPLES": 20}, "41_rouge_l"),
     "42_rageval_experiments": Book({"DOCUMENTS": 4, "RESAMPLES": 20}),
+    "43_rageval_printed": Book({}, "43_table_3"),
     "44_rageval_languages": Book(
         {"LIMIT": 8, "RESAMPLES": 20}, "44_by_type 44_languages", {"Table 4": 2, "Table 5": 12}
     ),

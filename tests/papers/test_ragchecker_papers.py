@@ -25,7 +25,7 @@ SYSTEMS = [
     for r in ("BM25", "E5-Mistral")
     for g in ("GPT-4", "Llama3-8b", "Llama3-70b", "Mixtral-8x7b")
 ]
-BENCHMARK = parts("20").BENCHMARK
+BENCHMARK = parts("24").BENCHMARK
 DOMAIN_TABLES = [table for _, table in BENCHMARK.values()]
 NOISE = ["relevant_noise_sensitivity", "irrelevant_noise_sensitivity"]
 CORRELATIONS = [f"{aspect} {method}" for aspect in ASPECTS for method in ("pearson", "spearman")]
