@@ -393,7 +393,7 @@ def _score(
     labels: str | None = None,
     checker: str | None = None,
     columns: Sequence[str] = (),
-    to: str,
+    to: str = "report",
     plan: bool = False,
     code: str | None = None,
 ) -> None:

@@ -247,7 +247,7 @@ def test_groups_single_numbers_and_shared_names_are_resolved():
         assert table.at[number, column] == said
     assert set(table.index[table["range"].str.endswith("lower is better")]) == {
         "relevant_noise_sensitivity", "irrelevant_noise_sensitivity", "hallucination", "self_knowledge",
-        "keypoints_hallucination", "irrelevance", "wrong_abstention",
+        "keypoints_hallucination", "irrelevance", "wrong_abstention", "contradicted", "not_in_reference",
     }  # fmt: skip
     lexical = "exact_match contained token_f1 rouge_l bleu"
     assert [*find_numbers(["lexical"])] == lexical.split()

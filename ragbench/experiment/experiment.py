@@ -142,6 +142,12 @@ def _in_words(error: ValidationError) -> ConfigError:
             "name, data, chunker, retriever",
             "see docs/experiment.md",
         )
+    if name in ("k", "N"):
+        return ConfigError(
+            f"{name} has {first['input']!r}",
+            f"whole numbers of at least {int(name == 'k')}",
+            f"write for instance {name}: 10, or a list: {name}: [10, 100]",
+        )
     ways = dict.fromkeys(detail["msg"] for detail in details if detail["loc"][0] == name)
     do = f"correct {name}"
     if first["type"] == "string_type":

@@ -65,7 +65,7 @@ class Clusters:
         clusters, and note the rule in ``attrs["clusters"]``.
         """
         rule = self.rule
-        if self.column and not self.named:
+        if self.column and not self.named and len(table):
             few = table["clusters"].between(1, FEWEST - 1)
             if few.any():
                 without = "interval"

@@ -194,3 +194,9 @@ def test_every_road_to_a_number_of_minihop_has_the_same_interval_n_and_clusters(
     assert pairs[0]["mean a"][0] == pytest.approx(every[0]["mean"].iloc[0])
     for name in ("report", "scores", "again"):
         assert "Clusters of questions: 20 by topic." in (tmp_path / name / "methods.md").read_text()
+
+
+def test_where_no_two_systems_share_a_setting_the_table_is_empty():
+    rows = asked(topic=QUESTIONS // 3)
+    apart = rows.assign(k=rows["system"].map({"a": 1, "b": 2}))
+    assert compare(apart, "system", "score", by=["k"]).empty
