@@ -55,7 +55,7 @@ format: setup
 	$(BIN)/ruff format .
 
 # mkdocs runs in an environment of its own; PAGES are what its nav and their links name.
-PAGES := README.md NOTICE CONTRIBUTING.md CHANGELOG.md CITATION.cff docs benchmarks/README.md 'data/minihop/*.md' \
+PAGES := README.md NOTICE CONTRIBUTING.md CHANGELOG.md CITATION.cff docs benchmarks/README.md 'data/minihop/*.md' data/recordings/README.md data/hotpotqa/README.md \
 	'figures/*.png' 'figures/ledger.*' 'notebooks/*.ipynb'
 
 docs:

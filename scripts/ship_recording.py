@@ -16,7 +16,7 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -43,10 +43,10 @@ class NotingCassette(Cassette):
         super().__init__(path, "replay")
         self.asked: set[str] = set()
 
-    def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
+    def answers(self, keys: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         wanted = list(keys)
         self.asked.update(wanted)
-        return super().get(wanted)
+        return super().answers(wanted)
 
 
 def _look_up(

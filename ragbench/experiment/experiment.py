@@ -144,7 +144,7 @@ def _in_words(error: ValidationError) -> ConfigError:
         )
     if name in ("k", "N"):
         return ConfigError(
-            f"{name} has {first['input']!r}",
+            f"{name} is {first['input']!r}",
             f"whole numbers of at least {int(name == 'k')}",
             f"write for instance {name}: 10, or a list: {name}: [10, 100]",
         )

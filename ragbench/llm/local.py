@@ -41,7 +41,7 @@ _GET_SERVER = (
     "serve the file with Ollama or another server and name that: 'ollama:NAME', 'openai:NAME'"
 )
 LABEL = "local-server"  # in place of an address, which changes with every start
-SILENCE_S = 10.0  # of a wait, until it is said
+_SILENCE_S = 10.0  # of a wait, until it is said
 _LOAD_S = 600.0  # for a model to load, at most
 _CACHE_MIB = 256  # for prompts seen before the last one; llama.cpp's own default is 8 GiB
 
@@ -166,7 +166,7 @@ class LocalServer:
 
 def _first_line(process: subprocess.Popen[bytes], path: Path) -> bytes:
     """Wait for the first line that the child prints; none where it dies, or takes too long."""
-    slow = threading.Timer(SILENCE_S, log.warning, ("llama.cpp still loads %s", path))
+    slow = threading.Timer(_SILENCE_S, log.warning, ("llama.cpp still loads %s", path))
     late = threading.Timer(_LOAD_S, process.kill)
     for timer in (slow, late):
         timer.daemon = True

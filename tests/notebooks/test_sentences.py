@@ -40,7 +40,7 @@ def test_a_cell_of_a_table_closes_the_brackets_that_it_opens(path):
 
 def test_no_share_of_claims_lies_below_zero():
     (path,) = (path for path in find() if path.stem.startswith("22"))
-    assert "[-" not in shown(path)
+    assert not re.search(r"\[-0?\.\d", shown(path))  # differences, in points, may
 
 
 def test_a_question_that_was_not_asked_is_named(home):
