@@ -393,7 +393,7 @@ def _score(
     labels: str | None = None,
     checker: str | None = None,
     columns: Sequence[str] = (),
-    to: str = "report",
+    to: str | None = None,
     plan: bool = False,
     code: str | None = None,
 ) -> None:
@@ -403,7 +403,11 @@ def _score(
 
     if code:
         import_code(Path.cwd(), code)
-    folder = Path(to)
+    if to is None and not plan:
+        raise ConfigError(
+            "no --to", "a folder for tables, figures and labels", "add for instance --to report/"
+        )
+    folder = Path(to or "report")
     options: dict[str, Any] = {"columns": _pairs("--columns", columns), "checker": checker}
     if labels:
         options |= {"labels": rb.chat_model(labels), "cassette": f"{folder}.sqlite"}

@@ -67,6 +67,10 @@ def load_dataset(
     per_kind : keep the first so many questions of each domain and kind; None for all.
     options : of the loader.
     """
+    if per_kind is not None and per_kind < 1:
+        raise ConfigError(
+            f"per_kind={per_kind}", "at least 1, or None for all questions", "leave it out"
+        )
     if name not in ("auto", *table):
         raise _unknown(name, ["auto", *table])
     names = list(table) if name == "auto" else [name]

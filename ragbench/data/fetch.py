@@ -78,7 +78,7 @@ def fetch_source(name: str, host: str = "https://raw.githubusercontent.com") -> 
 def download(
     url: str, sha256: str | None, file: Path, expected: str, copy: str, **options: Any
 ) -> Path:
-    """Download a file, unless it is there with that sha256 (None: whatever it is); return its path.
+    """Download a file, unless it is there with that sha256 (None: any); return its path.
 
     DataError for one that cannot be had, or has another sha256, says what was ``expected``, and
     that the user may ``copy`` what where. ``options`` are those of pooch's ``retrieve``.

@@ -8,7 +8,7 @@ says whose they are).
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -258,15 +258,19 @@ def _labels_of_model(
 
 
 def _labels_of_checker(checker: Any, checks: Sequence[_Check]) -> list[tuple[str, ...]]:
-    """Do the same; the same claims are checked against the same texts once."""
-    labels_of: dict[Any, list[tuple[str, ...]]] = {}
+    """Do the same; each different list of claims is checked once, against all its texts."""
+    texts_of: dict[Any, dict[str, None]] = defaultdict(dict)  # a dict keeps the order of texts
+    for check in checks:
+        if check.claims:
+            texts_of[check.claims] |= dict.fromkeys(check.texts)
+    labels_of: dict[Any, tuple[str, ...]] = {}
+    for claims, texts in texts_of.items():
+        columns = _checked_by(checker, list(claims), list(texts)).T
+        for text, column in zip(texts, columns, strict=True):
+            labels_of[claims, text] = tuple(column)
     labels = []
     for check in checks:
-        claims = list(check.claims or ())
-        key = (check.claims, *check.texts)
-        if key not in labels_of:
-            labels_of[key] = [*map(tuple, _checked_by(checker, claims, check.texts).T)]
-        labels += labels_of[key]
+        labels += [labels_of.get((check.claims, text), ()) for text in check.texts]
     return labels
 
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypedDict
 from ragbench.errors import ConfigError
 from ragbench.llm.cassette import Cassette, Keys, canonical
 from ragbench.llm.endpoints import Endpoint, Received
-from ragbench.llm.failures import HOST_FAILURES, TRANSIENT, CallError
+from ragbench.llm.failures import HOST_FAILURES, SILENCE_S, TRANSIENT, CallError
 from ragbench.llm.models import BOUNDS
 from ragbench.llm.reply import CUT_SHORT, FINISHED, Reply, Usage
 from ragbench.llm.structured import read_reply, without_thinking
@@ -30,7 +30,6 @@ _BAR_FROM = 20  # prompts
 _LONGEST_PAUSE_S = 30.0  # between two tries
 # how long a server that has answered before may be away before its prompts count as failed
 OUTAGE_S = 60.0
-SILENCE_S = 10.0  # without a reply, until the wait is said
 _MOST_UNUSABLE = 20  # replies to schemas, where none was usable before
 _MOST_DRAFT = 4000  # characters of a failed draft that its repair shows
 _NOT_YET = "not answered yet"

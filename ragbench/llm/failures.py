@@ -67,6 +67,7 @@ _REMEDIES = {
     "temperature": "pass temperature=1, or temperature=None to send none",
 }
 # true of every prompt that this host is sent
+SILENCE_S = 10.0  # of a wait, until it is said
 HOST_FAILURES = frozenset({"down", "no_model", "auth"})
 TRANSIENT = frozenset({"down", "busy", "timeout", "server"})  # another try may help
 

@@ -28,7 +28,7 @@ import threading
 from pathlib import Path
 from typing import IO, Any, cast
 
-from ragbench.llm.failures import CallError
+from ragbench.llm.failures import SILENCE_S, CallError
 from ragbench.paths import package_folder, sha256_of
 
 log = logging.getLogger("ragbench.llm")
@@ -41,7 +41,6 @@ _GET_SERVER = (
     "serve the file with Ollama or another server and name that: 'ollama:NAME', 'openai:NAME'"
 )
 LABEL = "local-server"  # in place of an address, which changes with every start
-_SILENCE_S = 10.0  # of a wait, until it is said
 _LOAD_S = 600.0  # for a model to load, at most
 _CACHE_MIB = 256  # for prompts seen before the last one; llama.cpp's own default is 8 GiB
 
@@ -166,7 +165,7 @@ class LocalServer:
 
 def _first_line(process: subprocess.Popen[bytes], path: Path) -> bytes:
     """Wait for the first line that the child prints; none where it dies, or takes too long."""
-    slow = threading.Timer(_SILENCE_S, log.warning, ("llama.cpp still loads %s", path))
+    slow = threading.Timer(SILENCE_S, log.warning, ("llama.cpp still loads %s", path))
     late = threading.Timer(_LOAD_S, process.kill)
     for timer in (slow, late):
         timer.daemon = True

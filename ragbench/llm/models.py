@@ -13,6 +13,7 @@ from langchain_ollama import ChatOllama
 from pydantic import Field, ValidationError
 
 from ragbench.errors import ConfigError, check_known, unknown
+from ragbench.llm.failures import redact, sounds_secret
 from ragbench.llm.local import LABEL, SMOLLM2, SMOLLM2_SHA256, LocalServer
 from ragbench.llm.wire import OllamaServer, Transport, full_address
 
@@ -145,9 +146,12 @@ def _checked(kind: Any, settings: dict, options: dict) -> Any:
     try:
         return kind(**settings | options)
     except ValidationError as error:
-        wrong = error.errors(include_url=False)[0]  # its value may be a secret
-        place = ".".join(map(str, wrong["loc"])) or f"the options of {kind.__name__}"
-        raise ConfigError(place, wrong["msg"], "correct it, or leave it out") from None
+        wrong = error.errors(include_url=False)[0]
+        place = [str(part) for part in wrong["loc"]]
+        shown = ".".join(place) or f"the options of {kind.__name__}"
+        if place and not any(map(sounds_secret, place)):
+            shown = redact(f"{shown}={wrong['input']!r:.60}")
+        raise ConfigError(shown, wrong["msg"], "correct it, or leave it out") from None
 
 
 def _local(name: str, host: str | None, _: str | None, settings: dict, options: dict) -> Any:

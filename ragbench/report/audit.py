@@ -380,7 +380,7 @@ def _labels_by_place(grades: pd.DataFrame) -> Iterator[_Entry]:
 
 def labels_by_place(places: Sequence[Any], labels: Sequence[Any]) -> tuple[float, str]:
     """Test whether labels depend on the place of their item in the prompt (chi-squared): a small
-    model may label the first item so and the second so, whatever they are.
+    model may give the first item one label and the second another, without reading them.
 
     ``places`` and ``labels``: one each for every item that shared its prompt; missing labels are
     left out. Return p (NaN with one place or one label: nothing to test) and what was found, with

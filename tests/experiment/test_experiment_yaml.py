@@ -126,7 +126,7 @@ def test_a_model_takes_its_options(tmp_path):
         (HEAD.replace("minihop", "{a: {use: minihop, limits: 3}}"), r"option of minihop 'limits'"),
         (MODEL.format("deadline_s: soon"), r"generator\.l: "),
         (MODEL.format("num_ctx: big"), r"generator\.l: "),
-        (MODEL.format("seed: one"), r"generator\.l: seed(.|\n)*integer"),
+        (MODEL.format("seed: one"), r"generator\.l: (.|\n)*'one'"),
         (MODEL.format("api_key: abc"), r"generator\.l\.api_key\n.*no secret"),
         (MODEL.format("heat: 1"), r"generator\.l: unknown option of ollama:x 'heat'"),
         (HEAD + "generator: {l: {use: 'olama:x'}}\n", r"generator\.l: .*provider 'olama'"),

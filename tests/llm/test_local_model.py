@@ -309,7 +309,7 @@ def test_a_model_that_does_not_load_is_said_and_ended_by_its_deadline(
     start = subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", lambda command, **rest: start(["sleep", "60"], **rest))
     monkeypatch.setattr(local.importlib.util, "find_spec", lambda name: name)
-    monkeypatch.setattr(local, "_SILENCE_S", 0.1)
+    monkeypatch.setattr(local, "SILENCE_S", 0.1)
     monkeypatch.setattr(local, "_LOAD_S", 0.5)
     with pytest.raises(CallError, match="cannot load"):
         local.LocalServer(file, NUM_CTX).port()

@@ -390,6 +390,7 @@ def test_the_sample_is_the_first_of_every_domain_and_type_and_says_what_it_leave
 
 test_a_sample_or_a_grid_of_nothing_is_refused = refusals(
     (lambda: load_dataset("dragonbal", dg.DATA), "did you mean 'dragonball'"),
+    (lambda: load_dataset("minihop", dg.DATA, per_kind=0), "per_kind=0"),
     (lambda: rc.grid("made", load_minihop(), {"in order": InOrder}, settings=[]), "no settings"),
 )
 

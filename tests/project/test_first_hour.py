@@ -172,6 +172,7 @@ MISTAKES = [
         "full is not empty (there is mine.txt)",
         "choose another folder",
     ),
+    ("score answers.csv --metrics exact_match", "no --to", "add for instance --to report/"),
     (
         "score answers.csv --metrics bleu --to o --columns reference=gold",
         "--columns names the column 'gold'",
