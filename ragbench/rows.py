@@ -30,9 +30,6 @@ from ragbench.records import Failure
 ROWS = "rows.jsonl"
 MANIFEST = "manifest.json"
 AXIS_COLUMNS = ("data", "question_id", "chunker", "retriever", "k", "N", "generator", "judge")
-# Clocks and where a reply came from differ from run to run; everything else is the same for the
-# same experiment.
-TIMING = ("seconds", "judge_seconds", "cached")
 
 
 @dataclass(slots=True)

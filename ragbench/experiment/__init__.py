@@ -8,4 +8,4 @@ Reading order: ``axes`` (a name becomes an object) -> ``grid`` (settings and cel
 
 from ragbench.experiment.experiment import Experiment
 from ragbench.experiment.grid import Cell
-from ragbench.rows import TIMING, load_manifest, load_rows
+from ragbench.rows import load_manifest, load_rows
