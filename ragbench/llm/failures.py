@@ -170,14 +170,15 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
     status = next(filter(None, map(_status, chain)), 0)
     if status < 0:  # an error inside a reply that began with 200
         return _kind(f"said: {words}"), words, 0
+    raised = {_kind(f"raised {type(link).__name__}"): str(link) for link in chain}
+    if "broken" in raised:  # whatever its status
+        return "server", f"the reply broke off or is no JSON ({_one_line(raised['broken'])})", 0
     if status >= 300:
         page = ""
         if words.lower().startswith(("<!doctype", "<html")):
             page = "a web page: "
         return _kind(f"HTTP {status}: {words}"), f"HTTP {status}: {page}{words}", status
     kind = _kind("raised " + " ".join(type(link).__name__ for link in chain))
-    if kind == "broken":
-        return "server", f"the reply broke off or is no JSON ({_one_line(str(chain[-1]))})", 0
     if kind == "down":
         words = f"no connection ({words})"
     elif kind == "server":  # an error in the body of a reply with status 200
