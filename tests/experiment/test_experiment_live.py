@@ -25,7 +25,7 @@ from fake_ollama import DIGEST, FakeOllama, Fault, at_call, dies_at
 from ragbench.errors import ConfigError, ModelError
 from ragbench.experiment import load_manifest, load_rows
 from ragbench.generation import PROMPTS
-from ragbench.llm import chat_model
+from ragbench.llm import asking, chat_model
 from ragbench.llm.cassette import canonical
 from ragbench.prompts import prompt_hash
 from ragbench.report.methods import Methods
@@ -298,7 +298,10 @@ def test_what_the_server_shows_of_a_model_is_in_the_manifest(tmp_path, server):
     assert "made here of llama3:70b, nobody can pull it" in told
 
 
-def test_a_first_night_that_ends_in_its_first_block_is_among_the_runs(tmp_path, server):
+def test_a_first_night_that_ends_in_its_first_block_is_among_the_runs(
+    tmp_path, server, monkeypatch
+):
+    monkeypatch.setattr(asking, "OUTAGE_S", 0.5)
     server.fault = dies_at(1, server)
     with pytest.raises(ModelError):
         live_rows(tmp_path, server, 3)
