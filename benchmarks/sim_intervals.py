@@ -175,7 +175,7 @@ def kappa_over_conversations(runs: int) -> pd.DataFrame:
     one, other, _ = two_people(np.random.default_rng(0), 200_000)
     true = kappa(one, other, resamples=0, **options).estimate
     rows = []
-    for conversations in (10, 20, 40):
+    for conversations in (5, 10, 20, 40):
         rng = np.random.default_rng(conversations)
         held = np.zeros(2)
         width = np.zeros(2)
