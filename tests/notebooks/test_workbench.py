@@ -23,7 +23,9 @@ def test_a_persons_labels_stand_beside_the_reference_labels_and_nobody_sees_thos
 ):
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
     names = {"ANNOTATOR": "ana"}
-    imports, draw, forms, table = cells("from itertools", "DRAW", "words =", "reference = {")
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
+    starts = ("from itertools", "DRAW", "words =", "reference = {", "ITEMS =")
+    imports, draw, forms, table, ledger = cells(*starts)
     for source in (imports, draw, forms):
         exec(source, names)
     drawn = (len(names["graded"]), len(names["checks"]))
@@ -31,7 +33,9 @@ def test_a_persons_labels_stand_beside_the_reference_labels_and_nobody_sees_thos
     shown = {heading for item in names["claims"] for heading in item.texts}
     assert shown == {"Question", "Text", "Claim"}
     exec(table, names)
+    exec(ledger, names)
     assert names["people_beside"].empty
+    assert not (tmp_path / "figures" / "ledger.csv").exists()
     labels = names["reference"]["ClapNQ, claims"]
     rows = [
         {"kind": "grade", "aspect": "grade", "annotator": "ana", "item": item, "label": label}
@@ -43,3 +47,11 @@ def test_a_persons_labels_stand_beside_the_reference_labels_and_nobody_sees_thos
     (row,) = names["people_beside"].to_dict("records")
     assert (row["labels"], row["person"], row["n"]) == ("ClapNQ, claims", "ana", 10)
     assert row["agreement"].startswith("0.90 [")
+    exec(ledger, names)
+    printed = rb.papers.write_markdown().read_text(encoding="utf-8")
+    head = "### Reference labels, ours: ana, a person, beside the reference labels"
+    assert printed.count(head) == 1  # of ClapNQ alone, under RAGChecker
+    of_person = printed.split("## Ru et al.")[1].split(head)[1]
+    of_reference = 10 * (labels[:10] == "1").sum()
+    assert f"| {of_reference} | 90 |" in of_person
+    assert "n = 10, none unscored; percent of the items" in of_person
