@@ -4,6 +4,7 @@ notebooks about judges show, from a `JudgeExam`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pandas as pd
 
 from ragbench.data.mtrag import PeoplesGrades, load_mtrag
 from ragbench.labelling.exam import JudgeExam, exam_grades
+from ragbench.report.audit import labels_by_place
 from ragbench.stats import Interval, correlation, mean_interval, power_analysis, ppi_shares, rogan_gladen
 
 APART = 0.1  # difference in accuracy of two judges that are to be told apart
@@ -24,6 +26,14 @@ NUMBERS = (
     "length_bias",
     "position_bias",
 )
+
+
+def by_place(lists: Iterable[Sequence[Any] | None]) -> str:
+    """Say whether labels follow the place of their item in the prompt: a list of labels per prompt with several items,
+    None where it could not be read. A judge that labels by place is none.
+    """
+    table = pd.DataFrame([*filter(None, lists)]).melt()
+    return labels_by_place(table["variable"] + 1, table["value"])[1]
 
 
 def share(values: Any, conversation: pd.Series) -> Interval:

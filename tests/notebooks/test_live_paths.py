@@ -316,6 +316,9 @@ def test_a_live_notebook_runs_to_its_end_with_a_model_of_one_reply_and_no_casset
     assert not any("nan" in line for line in names.get("lines", []))  # the sentences of *Found*
 
 
+SEVERAL = "Tarn grew in 1841, when the mill was built. It hired in May, and bought a ferry later."
+
+
 def test_where_true_answers_got_no_claim_the_live_notebook_has_no_difference_to_say(
     server, three, monkeypatch, tmp_path
 ):
@@ -323,10 +326,7 @@ def test_where_true_answers_got_no_claim_the_live_notebook_has_no_difference_to_
         fields = body.get("format", {}).get("properties", {})
         return '{"claims": []}' if "claims" in fields else default_reply(body)
 
-    several = (
-        "Tarn grew in 1841, when the mill was built. It hired in May, and bought a ferry later."
-    )
-    write_questions_of_clapnq(tmp_path, several)
+    write_questions_of_clapnq(tmp_path, SEVERAL)
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
     server.reply = no_claims
     names = run_up_to("22", None, MODEL=MODEL, LIMIT=1)
@@ -408,3 +408,45 @@ def test_claims_are_labelled_by_a_judge_on_another_server(server, three, monkeyp
         held_against(server.calls, RAGCHECKER, "ragchecker_default")
         held_against(judge.calls, {"temperature": 0}, "steps_check")  # answers of one claim
     assert len(names["results"]["ClapNQ"]) == 2 * 2  # questions, retrievers
+
+
+# --- the papers' way, several items a prompt: the test of places stands where a notebook grades
+
+
+def labels_by_number(body):
+    """Label items by their place, as small models do; take two claims, or three key points."""
+    schema = body.get("format")
+    if not schema:
+        return SEVERAL
+    if "Numbered" in schema.get("$defs", {}):
+        label = schema["$defs"]["Numbered"]["properties"]["label"]
+        labels = label.get("enum", [True, False])
+        by_place = [{"number": n + 1, "label": labels[n % 2]} for n in range(3)]
+        return json.dumps({"labels": by_place})
+    if "claims" in schema.get("properties", {}):
+        return '{"claims": ["Ann built it.", "It is tall."]}'
+    return three_points(body)
+
+
+@pytest.mark.parametrize(
+    ("number", "cell", "given"),
+    [
+        ("22", 'results["ClapNQ"] =', {"K": 2, "LIMIT": 3}),
+        ("30", '"calls")', {}),
+        ("41", '"calls")', {}),
+        ("41", "rb.score(rows", {"PARTS": ["finance zh"], "LIMIT": 2}),
+        ("42", "rb.score(answers", {"LIMIT": 2}),
+        ("44", "rb.score(answers", {}),
+    ],
+)
+def test_a_judge_that_labels_by_place_is_told_before_the_table(
+    number, cell, given, server, three, monkeypatch, tmp_path, capsys
+):
+    if number == "22":
+        write_questions_of_clapnq(tmp_path, SEVERAL, count=3)
+    if number in ("42", "44") or "PARTS" in given:
+        write_dragonball(tmp_path)
+    server.reply = labels_by_number
+    run_up_to(number, cell, MODEL=MODEL, JOINT=True, RESAMPLES=20, **given)
+    said = capsys.readouterr().out.splitlines()
+    assert any("(chi-squared); place 1: " in line and " 100%" in line for line in said)
