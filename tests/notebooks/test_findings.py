@@ -1,5 +1,6 @@
 """Each number of docs/findings.md stands, at its printed precision, in what its row or paragraph
-names: a notebook's committed outputs, its CSVs, or a file.
+names: a notebook's committed outputs, its CSVs, or a file. Each interval of the other pages stands
+in some notebook.
 """
 
 from __future__ import annotations
@@ -160,6 +161,20 @@ def missing(block: str) -> list[str]:
 @pytest.mark.parametrize("block", blocks(), ids=lambda block: block[:40])
 def test_each_number_stands_in_what_its_row_names(block):
     assert missing(block) == []
+
+
+PAGES = sorted(path.name for path in DOCS.glob("*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_interval_of_a_page_stands_in_a_notebook(page):
+    there = [of_row for path in find() for of_row, _ in rows_of_notebook(path.stem[:2])]
+    lost = [
+        part
+        for part in INTERVAL.findall((DOCS / page).read_text(encoding="utf-8"))
+        if not any(all(stands_in(number, of_row) for number in numbers(part)) for of_row in there)
+    ]
+    assert lost == []
 
 
 def test_a_number_or_an_interval_that_its_row_does_not_name_is_found():
