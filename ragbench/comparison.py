@@ -100,7 +100,8 @@ def conclusions(table: pd.DataFrame) -> list[str]:
 
     What is significant at 0.05 is said as "higher than", or "lower than" for a measure of which
     less is better. Else the smallest difference is named that as many questions would show with a
-    chance of 0.8, or that too few questions differ for any p below 0.05.
+    chance of 0.8, or that too few questions differ for any p below 0.05. Of three or more systems
+    the last sentences say which `may_be_first`.
     """
     lower = lower_is_better()
     sentences = []
@@ -110,6 +111,9 @@ def conclusions(table: pd.DataFrame) -> list[str]:
         if measure in lower:
             name += " (lower is better)"
         sentences.append(f"{name}: {_verdict(row, less=measure in lower)}")
+    first = may_be_first(table).query("may_be_first")
+    for measure, systems in first.groupby("measure", sort=False)["system"]:
+        sentences.append(f"{measure}: may be the best: {', '.join(systems)}.")
     return sentences
 
 

@@ -188,6 +188,8 @@ def test_systems_that_no_other_beats_may_be_first():
     first = comparison.may_be_first(compared).set_index(["measure", "system"])["may_be_first"]
     assert first["score"].to_dict() == {"A": False, "B": True, "C": False}
     assert first["keypoints_hallucination"].to_dict() == first["score"].to_dict()
+    said = comparison.conclusions(compared)[6:]
+    assert said == [f"{measure}: may be the best: B." for measure in compared["measure"].unique()]
     alike = comparison.compare_scores(table[table["question_id"] < "q12"], ["right"])
     assert alike["p_holm"].min() > 0.05
     assert comparison.may_be_first(alike)["may_be_first"].all()
