@@ -1,10 +1,12 @@
-"""DRAGONBall in notebook 41: counts of Table 1, forms for people and what comes back from them."""
+"""DRAGONBall in notebook 41: counts of Table 1, package rouge, forms for people and what comes back."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from itertools import product
 
+import numpy as np
 import pandas as pd
 
 import ragbench as rb
@@ -38,6 +40,35 @@ def table_1(dataset):
     table.insert(2, "value", (100 * table["n"] / total).where(share, table["n"]))
     paper = papers.published("rageval", "Table 1").rename(columns={"value": "paper"})[["row", "column", "paper"]]
     return table.merge(paper, on=["row", "column"], how="left", validate="1:1")
+
+
+def common_words(true, answer):
+    """The longest common subsequence that package rouge finds: from the ends, on a tie the answer's word is dropped."""
+    lengths = [[0] * (len(answer) + 1)]
+    for word in true:
+        above, row = lengths[-1], [0]
+        for j, other in enumerate(answer):
+            row.append(above[j] + 1 if word == other else max(above[j + 1], row[j]))
+        lengths.append(row)
+    common, i, j = set(), len(true), len(answer)
+    while i and j:
+        if true[i - 1] == answer[j - 1]:
+            common.add(true[i - 1])
+            i, j = i - 1, j - 1
+        elif lengths[i - 1][j] > lengths[i][j - 1]:
+            i -= 1
+        else:
+            j -= 1
+    return common
+
+
+def package_rouge_l(answer, true):
+    """ROUGE-L as package rouge 1.0.1 counts it: *distinct* words, of sentences that end at full stops."""
+    sides = [[" ".join(s.split()).split(" ") for s in text.split(".") if s] for text in (answer, true)]
+    if not all(sides):
+        return np.nan
+    common = set().union(*(common_words(t, a) for a, t in product(*sides)))
+    return 2 * len(common) / sum(len(set().union(*sentences)) for sentences in sides)
 
 
 PER_CELL, SEED = 10, 7

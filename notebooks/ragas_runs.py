@@ -23,6 +23,35 @@ def recorded_baselines():
     return pd.read_csv(packaged_data("recordings", "ragas_baselines.csv"))
 
 
+TIE = 6  # decimals: vectors differ in the seventh between machines, which is no preference
+
+
+def both_sides(pairs, dimension):
+    """All texts made better, then all others; their questions; their contexts where the dimension shows them."""
+    texts = [pair.better for pair in pairs] + [pair.worse for pair in pairs]
+    questions = [pair.question for pair in pairs] * 2
+    contexts = [pair.context for pair in pairs] * 2 if dimension == "faithfulness" else None
+    return texts, questions, contexts
+
+
+def run_labels(scored, dimension):
+    """One text's labels, None where a reply could not be read."""
+    if dimension == "faithfulness":
+        return {"verdicts": scored["verdicts"] and list(scored["verdicts"])}
+    if dimension == "answer_relevance":
+        return {"cosines": scored["cosines"] and [round(cosine, TIE) for cosine in scored["cosines"]]}
+    names = {"extracted": "extracted", "sentences": "n", "altered": "altered"}
+    if scored["status"] == "extraction unread":
+        return dict.fromkeys(names)
+    return {name: scored[theirs] for name, theirs in names.items()}
+
+
+def as_pairs(texts, score):
+    """A score of texts (columns id and side) side by side: id, better, worse."""
+    wide = texts.pivot(index="id", columns="side", values=score)
+    return wide.reset_index().reindex(columns=["id", "better", "worse"]).rename_axis(columns=None)
+
+
 def draw_pairs(points):
     """Score of the text made worse against made better, a panel a source and dimension; above the diagonal it wins."""
     sources, dimensions = points["source"].unique(), points["dimension"].unique()

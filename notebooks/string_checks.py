@@ -42,3 +42,20 @@ def states(sentences, value):
     places = sentences if needed else [" ".join(sentences)]
     near = [text for text in places if needed <= set(numbers_in(text)) and share_of_words(value, text) >= 0.7]
     return bool(near) and WORD.search(value.lower()) is not None
+
+
+def answer_fault(question, shared):
+    """Why a question is rejected, and where; ``shared``: the least share of a statement's words in its references."""
+    if not question["statements"]:
+        return "no statement of the answer is left", question["question"]
+    referenced = [name for name, _ in question["references"]]
+    for name in question["doc_ids"]:
+        if name not in referenced:
+            return "no reference of a document", name
+    source = " ".join([question["question"], *(text for _, text in question["references"])])
+    for statement in question["statements"]:
+        if new_numbers(statement, source):
+            return "a number that is in no reference", statement
+        if share_of_words(statement, source) < shared:
+            return "a statement with few words of the references", statement
+    return None

@@ -304,7 +304,8 @@ def save_figure(
     name : ``<notebook>_<item>``, e.g. ``"11_table_3.1"``.
     table : the numbers drawn; in the CSV no cell is a formula to a spreadsheet.
     alt : the picture in words. It is the PNG's description, and stays in the output of a notebook
-        that shows the figure afterwards: pages by nbconvert have it as the image's ``alt``.
+        that shows the figure afterwards: pages by nbconvert have it as the image's ``alt``. The PNG
+        also states the size of its smallest letters.
     folder : default ``figures/`` of the checkout. dpi : of the PNG; 300 for print.
     kinds : for print ``("png", "pdf")`` or ``("png", "svg")``.
     """
@@ -314,7 +315,11 @@ def save_figure(
     paths = {kind: folder / f"{name}.{kind}" for kind in (*kinds, "csv")}
     # No date and no program, so that bytes repeat.
     facts = {
-        "png": {"Software": None, "Description": alt},
+        "png": {
+            "Software": None,
+            "Description": alt,
+            "Smallest letters": _smallest_letters(figure),
+        },
         "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
         "svg": {"Date": None, "Creator": None, "Description": alt},
     }
@@ -339,6 +344,11 @@ def _check_figure(figure: Figure, alt: str) -> None:
             "the picture in words",
             "say what one who cannot see it should know",
         )
+
+
+def _smallest_letters(figure: Figure) -> str:
+    sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_visible()]
+    return f"{min(sizes):g} points"
 
 
 # -- kinds of figures

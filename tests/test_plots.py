@@ -14,6 +14,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
+from PIL import Image
 from pypdf import PdfReader
 
 from ragbench import plots
@@ -275,6 +276,21 @@ def test_no_text_is_cut_or_covered_whatever_the_number_of_systems(kind, count, m
         assert unreadable(figure, monkeypatch) == []
     assert figure.get_size_inches()[0] <= plots.WIDEST
     assert figure.get_size_inches()[1] <= 20
+
+
+def printed(path):
+    """Inches of a PNG, and the points of its smallest letters (None: drawn before PNGs stated it)."""
+    with Image.open(path) as image:
+        words = image.info.get("Smallest letters", "")
+        return image.width / image.info["dpi"][0], float(words.split()[0]) if words else None
+
+
+def test_a_figure_states_the_size_of_its_smallest_letters(tmp_path):
+    figure, axes = plots.open_figure(9, 3)
+    assert axes[0, 0].set_xlabel("small", fontsize=6.5)
+    axes[0, 0].text(0.5, 0.5, "not shown", fontsize=2, visible=False)
+    path = plots.save_figure(figure, "x", pd.DataFrame(), "A.", folder=tmp_path)["png"]
+    assert printed(path) == (pytest.approx(plots.WIDEST, abs=0.01), 6.5)
 
 
 def test_the_reader_of_figures_finds_what_is_cut_covered_or_small(monkeypatch):

@@ -128,8 +128,8 @@ def contained(prediction: str, reference: str | Sequence[str]) -> float:
     mark, not a word: "No record is known" is no answer.
 
     For true answers of a few words. It misses a paraphrase ("the Iron Lady" for Thatcher) and a
-    comparison that leaves out the "yes". A denial ("not Paris"), a list of guesses, and a wrong
-    statement beside the right name fool it. Measured on answers of a 1.5B model with reference
+    comparison that leaves out the "yes". It also counts a denial ("not Paris"), a list of guesses,
+    and the right name in a wrong statement. Measured on answers of a 1.5B model with reference
     grades (grade 5 or not, balanced accuracy): .91.
 
     Source: the field's "accuracy", or cover exact match: Mallen et al. 2023, section 3 (a true

@@ -54,11 +54,13 @@ def measured(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _asked_once(rows: pd.DataFrame) -> pd.DataFrame:
     """Join the generators that ask one model the same without documents: "short, long"."""
-    alone = rows[rows["N"].eq(0) & rows["prompt_sha256"].notna()]
-    names = alone.groupby(_ASKED, dropna=False)["generator"].transform(
-        lambda labels: ", ".join(dict.fromkeys(labels))
+    alone = rows["N"].eq(0) & rows["prompt_sha256"].notna()
+    names = (
+        rows[alone]
+        .groupby(_ASKED, dropna=False)["generator"]
+        .transform(lambda labels: ", ".join(dict.fromkeys(labels)))
     )
-    rows = rows.assign(generator=names.reindex(rows.index).fillna(rows["generator"]))
+    rows = rows.assign(generator=rows["generator"].mask(alone, names.astype(object)))
     return rows.drop_duplicates([*AXIS_COLUMNS], ignore_index=True)
 
 

@@ -263,7 +263,7 @@ def test_length_is_tried_in_the_direction_that_helps():
     ],
 )
 def test_a_conclusion_needs_a_small_corrected_p(p, difference, said):
-    test = SimpleNamespace(beside="length", other=0.68, p_holm=p, difference=difference)
+    test = SimpleNamespace(against="length", other=0.68, p_holm=p, difference=difference)
     assert BOOK.conclusion(test) == said
 
 

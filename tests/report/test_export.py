@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import warnings
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -318,6 +319,13 @@ def test_answers_without_documents_are_one_row_under_two_prompts_with_documents(
     alone = both["N"] == 0
     assert both.loc[alone, "generator"].tolist() == [f"{generator}, other"] * 4
     assert both.loc[~alone, "generator"].value_counts().to_dict() == {generator: 16, "other": 16}
+
+
+def test_rows_that_all_have_documents_are_measured_without_a_warning(live_run):
+    rows = load_rows(live_run)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert set(measured(rows[rows["N"] > 0])["generator"]) == set(rows["generator"])
 
 
 def test_methods_tell_data_settings_models_digests_seeds_and_prompts(live_run, exported):
