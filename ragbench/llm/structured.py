@@ -23,10 +23,10 @@ _BEGIN = re.compile(
     re.IGNORECASE,
 )
 _END = re.compile(r"</think(?:ing)?>|\[/THINK\]|<\|channel\|>final<\|message\|>", re.IGNORECASE)
-# A draft at the beginning of a text; without a mark of its own where none follows.
+# Drafts at the beginning of a text; the first without a mark of its own where none follows.
 _DRAFT = re.compile(
-    rf"\A\s*(?:(?:{_BEGIN.pattern}).*?(?:{_END.pattern})"
-    rf"|(?:(?!{_BEGIN.pattern}).)*?(?:{_END.pattern})(?![`,.;:)]|[\"'][,.;:)]))",
+    rf"\A(?:(?:(?!{_BEGIN.pattern}).)*?(?:{_END.pattern})(?![`,.;:)]|[\"'][,.;:)]))?"
+    rf"(?:\s*(?:{_BEGIN.pattern}).*?(?:{_END.pattern}))*",
     re.IGNORECASE | re.DOTALL,
 )
 _BLOCK = re.compile(rf"(?:{_BEGIN.pattern}).*?(?:{_END.pattern})", re.IGNORECASE | re.DOTALL)
@@ -37,7 +37,7 @@ MOST_ITEMS = 50
 
 
 def without_thinking(text: str) -> str | None:
-    """Return the text without a draft at its beginning, or None when thinking was begun and not
+    """Return the text without drafts at its beginning, or None when thinking was begun and not
     finished.
 
     An end without a beginning (some templates write ``<think>`` into the prompt) ends the thinking

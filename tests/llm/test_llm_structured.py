@@ -109,6 +109,7 @@ DRAFTS = [
     "[THINK]{draft}[/THINK]",
     GPT_OSS + "<|channel|>final<|message|>",
     "{draft} or so</think>",
+    "<think>hm</think>\n<think>{draft}</think>",
     "Let me see. <think>{draft}</think> Then ",
 ]
 OTHER = '{"label": "neither", "certainty": 0}'
@@ -135,7 +136,7 @@ def test_what_stands_before_a_closed_draft_counts(text):
     assert read_reply(verdicts, Verdict)[2] == "2 different JSON values in it fit the schema"
 
 
-@pytest.mark.parametrize("form", DRAFTS[:4])
+@pytest.mark.parametrize("form", DRAFTS[:5])
 def test_thinking_is_taken_off_a_plain_answer_and_kept_in_raw(form):
     text = form.replace("{draft}", "Paris or Lyon?") + "Paris"
     reply, _ = talk(text, schema=None)
@@ -236,6 +237,7 @@ class Reasoned(BaseModel):
         ("HTML has no tag <think>, and no </b>.", None),
         ("Write <think> and </think> around it.", None),
         ("a</think>b<think>c</think>d", "b<think>c</think>d"),  # at the beginning only
+        ("Half is red </think>, then half is blue.", None),
     ],
 )
 def test_a_think_tag_that_is_only_named_is_part_of_the_answer(text, answer):
