@@ -423,13 +423,15 @@ def read_list(value: Any) -> Any:
 
 
 def read_ids(value: Any) -> Any:
-    """Read the ids of a cell: a list, also as text; else a text with ``||``, ``|``, a line break, a
-    tab, a semicolon or a comma between the ids, the first of these that is in it; else with blanks
-    between them, where each id has a digit.
+    """Read the ids of a cell: a list, also as text; a number, which is one; else a text with
+    ``||``, ``|``, a line break, a tab, a semicolon or a comma between the ids, the first of these
+    that is in it; else with blanks between them, where each id has a digit.
 
     >>> read_ids("d1, d2"), read_ids("d1 d2"), read_ids("Ada Ruck")
     (['d1', 'd2'], ['d1', 'd2'], ['Ada Ruck'])
     """
+    if isinstance(value, int | float):
+        return [value]
     listed = read_list(value)
     if not isinstance(value, str) or listed != [value]:
         return listed

@@ -139,6 +139,14 @@ def test_ids_in_one_cell_are_divided_by_one_rule(tmp_path, put, retrieved, relev
     assert rb.score(tmp_path / "a.csv", ["RR"])["RR"].tolist() == [0.5]
 
 
+def test_a_number_in_a_cell_is_one_id():
+    frame = pd.DataFrame({"retrieved": [["1", "2"]], "relevant": [2]})
+    assert rb.score(frame, ["RR"])["RR"].tolist() == [0.5]
+    asked = rb.Question("q", "Who?", "Ada", meta={"relevant": 2})
+    named = rb.Dataset("d", (asked,), (rb.Document("2", "", "Ada."),))
+    assert judgements(named) == {"q": {"2": 1}}
+
+
 def test_an_id_with_a_blank_and_no_digit_is_one_id():
     rows = [{"retrieved": "Bea Ruck", "relevant": "Ada Ruck"}]
     with pytest.warns(UserWarning, match="no row"):
