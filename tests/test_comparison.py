@@ -10,6 +10,7 @@ from ragbench import comparison
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Dataset, Question
 from ragbench.report.export import export_scores
+from ragbench.report.scores import score_tables
 from ragbench.stats import (
     holm,
     paired_difference,
@@ -213,3 +214,7 @@ def test_the_tables_of_an_export_mark_what_may_be_first(tmp_path):
     marked = [line for line in tex.splitlines() if line.startswith(("A ", "B ", "C "))]
     assert [r"\textsuperscript{1}" in line for line in marked] == [False, True, False]
     assert r"\textsuperscript{1} may be the best" in tex
+    axis = score_tables(rows, "made")[0].figure.axes[0]
+    assert "filled: may be" in axis.get_xlabel()
+    hollow = [dot.lines[0].get_mfc() == "white" for dot in axis.containers]
+    assert hollow == [True, False, True]
