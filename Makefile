@@ -47,6 +47,7 @@ check: setup $(TESTS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python scripts/write_stubs.py --check
+	$(BIN)/basedpyright --level error --pythonpath $(BIN)/python
 
 # And the stubs of packages that load names late.
 format: setup

@@ -24,7 +24,7 @@ def compiled(**options: Any) -> Callable[[Callable], Any]:
             compiled_function.enable_caching()
         except RuntimeError:  # numba has no place for it
             with contextlib.suppress(OSError, RuntimeError):
-                numba.config.CACHE_DIR = str(cache_dir("numba"))
+                numba.config.CACHE_DIR = str(cache_dir("numba"))  # pyright: ignore
                 compiled_function.enable_caching()
         return compiled_function
 

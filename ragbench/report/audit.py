@@ -378,7 +378,9 @@ def _labels_by_place(grades: pd.DataFrame) -> Iterator[_Entry]:
         yield _entry(RIGHT, "labels by place", flagged, len(several), words)
 
 
-def labels_by_place(places: Sequence[Any], labels: Sequence[Any]) -> tuple[float, str]:
+def labels_by_place(
+    places: pd.Series | Sequence[Any], labels: pd.Series | Sequence[Any]
+) -> tuple[float, str]:
     """Test whether labels depend on the place of their item in the prompt (chi-squared): a small
     model may give the first item one label and the second another, without reading them.
 
@@ -389,7 +391,8 @@ def labels_by_place(places: Sequence[Any], labels: Sequence[Any]) -> tuple[float
     counts = pd.crosstab(pd.Series(places, name="place"), pd.Series(labels, name="label"))
     if min(counts.shape) < 2:
         return np.nan, "one item a prompt, or one label alone: no place to depend on"
-    _, p, _, _ = chi2_contingency(counts)
+    tested: Any = chi2_contingency(counts)
+    p = float(tested.pvalue)
     parts = [f"p = {p:.2g} (chi-squared)"]
     shares = counts.div(counts.sum(axis=1), axis=0)
     for place, row in shares.iterrows():

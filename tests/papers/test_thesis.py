@@ -12,19 +12,17 @@ import pandas as pd
 import pytest
 from experiment_parts import Copier
 from fake_ollama import FakeOllama
-from notebook_parts import parts
 
 from ragbench.chunking import semantic_chunks
-from ragbench.data import load_dataset, load_minihop
+from ragbench.data import load_dataset, load_figure_3_1, load_minihop
 from ragbench.embedding import make_embedder
-from ragbench.errors import ConfigError, NotHereError
+from ragbench.errors import ConfigError
 from ragbench.labelling.grades import GRADE_COLUMNS, grade_shares
 from ragbench.papers import thesis
 from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.records import Chunk, Dataset, Document, Grade, Hit, Question
 from ragbench.text.tokens import default_tokenizer
 
-figure_3_1_readings = parts("14").figure_3_1_readings
 MODEL = "ollama:llama3:8b"
 
 
@@ -252,24 +250,13 @@ def test_recorded_sub_questions_are_those_of_every_question_of_minihop_and_name_
 # ----------------------------------------------------------------------------
 
 
-def test_readings_are_grouped_and_a_missing_file_says_where_they_are_from(tmp_path, monkeypatch):
-    file = tmp_path / "r.csv"
-    file.write_text('grades,rank,ir_score\n5,0,0.5\n"2,3,4",0,0.25\n1,0,0.0\n')
-    scores = figure_3_1_readings(file).set_index("group")["ir_score"]
-    assert scores.to_dict() == {"grade 5": 0.5, "grades 2, 3, 4": 0.25, "grade 1": 0.0}
-    monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
-    with pytest.raises(NotHereError, match=r"RAGBENCH_DATA(.|\n)*a98a083"):
-        figure_3_1_readings()
-
-
-@pytest.mark.data
-def test_the_thesiss_own_answers_agree_with_k_and_not_with_h(data_mirror):
-    table = figure_3_1_readings(data_mirror / "thesis" / "figure_3.1_readings.csv.gz")
+def test_the_thesiss_own_answers_agree_with_k_and_not_with_h():
+    table = load_figure_3_1()
     assert len(table) == 7400
     below = table["ir_score"] < thesis.H
     above = table["ir_score"] > thesis.K
-    five = table["group"] == "grade 5"
-    one = table["group"] == "grade 1"
+    five = table["grades"] == "5"
+    one = table["grades"] == "1"
     agreed = [(above == five).mean(), 1 - five.mean(), (below == one).mean(), 1 - one.mean()]
     assert agreed == pytest.approx([0.690, 0.576, 0.896, 0.923], abs=5e-4)
     shares = [one[below].mean(), one[~below & ~above].mean(), one[above].mean()]
