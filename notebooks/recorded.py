@@ -25,7 +25,7 @@ import pandas as pd
 from filelock import FileLock
 
 from ragbench.chunking import semantic_chunks
-from ragbench.data import load_dataset, load_minihop
+from ragbench.data import load_minihop
 from ragbench.errors import DataError, check_known
 from ragbench.experiment import Experiment
 from ragbench.experiment.axes import QUERY_ONLY
@@ -423,7 +423,9 @@ def thesis_rows(
     *,
     data: str = "auto",
     limit: int | None = None,
-    per_prompt: str = "one",
+    corpus: str | Path | None = None,
+    prompt: str | Path | None = None,
+    **settings: Any,
 ) -> pd.DataFrame:
     """Return the answers behind Table 3.2 or 3.3: Qwen's recorded ones to HotpotQA, or those of a
     model asked now.
@@ -434,8 +436,11 @@ def thesis_rows(
         asked.
     data, limit : of a live run: a name in `ragbench.papers.thesis.DATA`, and the first so many
         questions.
-    per_prompt : of a live run: answers that the judge sees at once, as for `ragbench.grade`. The
-        thesis: "ten" (Table 3.2), "systems" (Table 3.3); small models then grade by place.
+    corpus : of a live run, as for `ragbench.papers.thesis.searched`.
+    prompt : of a live run: a file of the prompt with documents; None: the thesis's.
+    settings : of a live run, for `ragbench.Experiment`: ``tokenizer`` (a file), and ``per_prompt``,
+        answers that the judge sees at once, by default one. The thesis: "ten" (Table 3.2),
+        "systems" (Table 3.3); small models then grade by place.
 
     Columns: question_id, question, reference, kind, cluster (questions that share a supporting
     document), retriever, N, answer, model, prompt_tokens, output_tokens, finish, ir_score,
@@ -446,7 +451,12 @@ def thesis_rows(
     check_known("table", [table], ("Table 3.2", "Table 3.3"))
     if model is not None:
         models = thesis.Models(model, judge, cassette)
-        return _live_thesis_rows(table, models, data, limit, per_prompt)
+        dataset, cut = thesis.searched(data, corpus=corpus)
+        dataset = replace(dataset, questions=dataset.questions[:limit])
+        settings = {"per_prompt": "one", "chunker": {"as run": cut}, **settings}
+        if prompt:
+            settings["prompts"] = {models.names["generator"]: prompt}
+        return _live_thesis_rows(table, models, dataset, settings)
     rows = _hotpotqa_rows()
     kept = {
         "Table 3.2": rows["retriever"].isin([QUERY_ONLY, "BM25"]),
@@ -464,17 +474,18 @@ def thesis_rows(
     return rows
 
 
-def _live_thesis_rows(table: str, models: thesis.Models, data: str, limit: int | None, per_prompt: str) -> pd.DataFrame:
-    dataset = load_dataset(data, thesis.DATA)
-    dataset = replace(dataset, questions=dataset.questions[:limit])
-    rows = thesis.experiment(table, dataset, models, per_prompt=per_prompt).run(progress=False)
+def _live_thesis_rows(table: str, models: thesis.Models, dataset: Dataset, settings: Mapping[str, Any]) -> pd.DataFrame:
+    rows = thesis.experiment(table, dataset, models, **settings).run(progress=False)
     rows["cluster"] = rows["question_id"].map(document_clusters(dataset))
     for name, metric in STRING_METRICS.items():
         rows[name] = measure_answers(rows, metric)
     rows = rows.astype(YES_OR_NO)
     names = models.names
+    words = [dataset.meta["setting"], f"{len(dataset.questions)} questions"]
+    if settings.get("tokenizer"):
+        words.append(f"tokens of {Path(settings['tokenizer']).name}")
     rows.attrs = {
-        "data": f"{dataset.name} ({len(dataset.questions)} questions)",
+        "data": f"{dataset.name} ({', '.join(words)})",
         "decomposer": names["decomposer"],
         "generator": names["generator"],
         "graded": f"judge {names['judge']}",

@@ -13,13 +13,14 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ragbench.chunking import token_chunks
-from ragbench.data import load_clapnq
+from ragbench.data import load_clapnq, load_ragchecker_benchmark
 from ragbench.data.ragchecker import RagResult, RetrievedText
 from ragbench.data.tables import is_missing
 from ragbench.errors import ConfigError
@@ -112,30 +113,39 @@ def _prompt(generator: str) -> str:
 CLAPNQ_SEED = 20261126  # of the order of its questions; drawn before any was asked
 
 
-def _clapnq_sample(questions: int = 50) -> Dataset:
+def _clapnq_sample(questions: int = 50, benchmark: str | Path | None = None) -> Dataset:
     """Return ClapNQ with the first ``questions`` of a fixed random order, and the gold passages of
-    all 300.
+    all 300, or RAGChecker's own questions and passages.
     """
-    data = load_clapnq()
+    load = load_clapnq
+    if benchmark is not None:
+        load = partial(load_ragchecker_benchmark, "clapnq", benchmark)
+    data = load()
     return replace(data, questions=tuple(data.shuffled(CLAPNQ_SEED)[:questions]))
 
 
 def clapnq_grid(
-    generator: Any = None, questions: int = 50, k: int = 5, **options: Any
+    generator: Any = None,
+    questions: int = 50,
+    k: int = 5,
+    benchmark: str | Path | None = None,
+    **options: Any,
 ) -> Experiment:
     """Build the experiment on ClapNQ: BM25 and dense retrieval, k chunks of 300 tokens (the paper:
     20), RAGChecker's default prompt.
 
-    ``generator``: name -> chat model; None: retrieval only. ``options``: for `Experiment`.
+    ``generator``: name -> chat model; None: retrieval only. ``benchmark``: the folder of
+    `ragbench.data.load_ragchecker_benchmark`, with the paper's 4,293 passages. ``options``: for
+    `Experiment`.
 
-    Departs from RAGChecker, appendix D: 5 chunks in place of 20, since the corpus is the gold
-    passages of 300 questions and not 4,293 documents; MiniLM in place of E5-Mistral; answers of at
-    most 512 tokens, an option of the chat model.
+    Departs from RAGChecker, appendix D: without ``benchmark`` 5 chunks in place of 20, since the
+    corpus is the gold passages of 300 questions and not 4,293 documents; MiniLM in place of
+    E5-Mistral; answers of at most 512 tokens, an option of the chat model.
     """
     size = 300
     return Experiment(
         "ragchecker-clapnq",
-        data={"clapnq": _clapnq_sample(questions)},
+        data={"clapnq": _clapnq_sample(questions, benchmark)},
         chunker={"300 tokens, overlap 0.2": partial(token_chunks, size=size, overlap=0.2)},
         retriever={"BM25": PAPER_RETRIEVERS["BM25"], "MiniLM": PAPER_RETRIEVERS["SIM"]},
         k=(k,),

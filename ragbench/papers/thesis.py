@@ -11,23 +11,46 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from ragbench.data import load_hotpotqa, load_minihop
+from ragbench.chunking import semantic_chunks
+from ragbench.data import load_dataset, load_hotpotqa, load_minihop
 from ragbench.data.files import read_jsonl
-from ragbench.errors import ConfigError, check_known
+from ragbench.data.hotpotqa import OFFICIAL_NAME, find_hotpotqa
+from ragbench.data.thesis import load_thesis_chunks, load_thesis_documents
+from ragbench.errors import ConfigError, NotHereError, check_known
 from ragbench.experiment import Experiment
 from ragbench.paths import packaged_data
 from ragbench.records import Dataset
 
 SOURCE = "github.com/amine-elyagouby/RAG-Evaluation-Framework, commit a98a083"
 H, K = 0.105, 0.670  # the published thresholds (§3.3)
+
+
+def _load_all_of_hotpotqa(limit: int | None = None) -> Dataset:
+    """Load the 7,404 questions of the thesis, which the official file has."""
+    file = find_hotpotqa()
+    if file is None or file.name != OFFICIAL_NAME:
+        raise NotHereError(
+            "the whole dev set of HotpotQA is not on this machine",
+            f"{OFFICIAL_NAME} in RAGBENCH_DATA/hotpotqa, or in the cache",
+            'run `ragbench data fetch hotpotqa` (47 MB), or take "hotpotqa", the subset',
+        )
+    return load_hotpotqa(file, limit)
+
+
 # For `ragbench.data.load_dataset`. A limited HotpotQA has only the paragraphs of its questions:
 # retrieval is easier.
-DATA: Mapping[str, Callable[..., Dataset]] = {"hotpotqa": load_hotpotqa, "minihop": load_minihop}
+DATA: Mapping[str, Callable[..., Dataset]] = {
+    "hotpotqa": load_hotpotqa,
+    "minihop": load_minihop,
+    "hotpotqa_all": _load_all_of_hotpotqa,
+}
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "BM25": {"variant": "terrier"},
     "SIM": {},
@@ -44,6 +67,28 @@ TABLES: Mapping[str, Mapping[str, Any]] = {
     "Table 3.2": {"retrievers": ("BM25",), "N": (0, *CUTOFFS), "per_prompt": "ten"},
     "Table 3.3": {"N": (0, 1000), "per_prompt": "systems"},
 }
+
+
+def searched(
+    name: str = "auto", limit: int | None = None, corpus: str | Path | None = None
+) -> tuple[Dataset, Callable[..., Any]]:
+    """Load a data set of `DATA` with what is searched for its questions, and what cuts that.
+
+    ``corpus``: None (the thesis: 100,000 pages) takes the paragraphs of the questions; a folder
+    takes its ``corpus_100k.json``, the author's or one that notebook 10 wrote, and the chunks in
+    ``corpus_chunks.json``, where it is there.
+    """
+    data = load_dataset(name, DATA, limit=limit)
+    if corpus is None:
+        return data, semantic_chunks
+    pages = load_thesis_documents(corpus)
+    meta = {**data.meta, "setting": f"{len(pages):,} pages"}
+    data = replace(data, documents=pages, meta=meta)
+    try:
+        chunks = load_thesis_chunks(corpus)
+    except NotHereError:
+        return data, semantic_chunks
+    return data, lambda _: chunks
 
 
 class RecordedSubQuestions:
@@ -114,8 +159,8 @@ class Models:
 
     ``model``, such as ``"ollama:llama3:8b"`` or ``{"use": "ollama:llama3:8b", "num_predict":
     200}``, decomposes MLQ's questions and answers; ``judge`` (the thesis: GPT-4o) grades, by
-    default the same one. ``recording``: a file that records the calls. ``options``: of
-    `ragbench.llm.chat_model`.
+    default the same one. ``recording``: a file that records the calls. ``decomposition``: the
+    prompt of `ragbench.retrieval.llm_decomposer`. ``options``: of `ragbench.llm.chat_model`.
 
     Source: thesis §2.5.3 (MLQ asks a language model for its queries), §2.4 (answers and grades).
     """
@@ -125,6 +170,7 @@ class Models:
         model: str | Mapping[str, Any],
         judge: str | Mapping[str, Any] | None = None,
         recording: Any = None,
+        decomposition: str = "decomposition",
         **options: Any,
     ) -> None:
         from ragbench.llm import Cassette, chat_model
@@ -135,7 +181,7 @@ class Models:
             self.recording = Cassette(recording)
         self.generator = chat_model(model, **options)
         self.judge = chat_model(judge or model, **options)
-        self.decompose = llm_decomposer(self.generator, cassette=self.recording)
+        self.decompose = llm_decomposer(self.generator, decomposition, self.recording)
 
     @property
     def names(self) -> dict[str, str]:
@@ -164,8 +210,6 @@ def experiment(
 
     Source: thesis §2.4, §2.5.3, §3.1, §3.2.
     """
-    from ragbench.chunking import semantic_chunks
-
     check_known("table", [table], TABLES)
     settings = dict(TABLES[table])
     wanted = settings.pop("retrievers", RETRIEVER_NAMES)

@@ -15,6 +15,7 @@ from dataclasses import replace
 import pytest
 from fake_ollama import FakeOllama, default_reply
 from notebook_parts import parts, run_up_to
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
 import ragbench as rb
 from ragbench import papers
@@ -314,6 +315,74 @@ def test_a_live_notebook_runs_to_its_end_with_a_model_of_one_reply_and_no_casset
     assert server.calls
     assert len(names[made])
     assert not any("nan" in line for line in names.get("lines", []))  # the sentences of *Found*
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """The author's files in small: three pages, each one chunk; and a tokenizer of letters."""
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    texts = {f"Page {number}": f" Who died where {number}? {'x' * 500}" for number in range(3)}
+    pages = [{"title": title, "text": text} for title, text in texts.items()]
+    (folder / "corpus_100k.json").write_text(json.dumps(pages))
+    (folder / "corpus_chunks.json").write_text(json.dumps(list(texts.items())))
+    letters = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    letters.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    letters.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@pytest.mark.parametrize("number", ["12", "13", "14"])
+def test_a_live_run_takes_the_corpus_the_tokenizer_and_the_prompt_that_are_named(
+    number, corpus, server, monkeypatch, tmp_path
+):
+    mine = tmp_path / "mine.txt"
+    mine.write_text("Mine: {query}\n---\n{documents}")
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
+    given = {"DATA": "minihop", "LIMIT": 2, "RESAMPLES": 20, "MODEL": MODEL, "PROMPT": str(mine)}
+    files = {"CORPUS": str(corpus), "TOKENIZER": str(corpus / "tokenizer.json")}
+    names = run_up_to(number, None, **given, **files)
+    asked = [call.prompt for call in server.calls if call.prompt.startswith("Mine:")]
+    contexts = [prompt.partition("---\n")[2] for prompt in asked]
+    assert contexts
+    assert all("Who died where" in text for text in contexts)  # nothing but those pages
+    assert max(map(len, contexts)) == 1000  # N in letters
+    (data,) = {names["rows" if number != "14" else "answers"].attrs["data"]}
+    assert data == "minihop (3 pages, 2 questions, tokens of tokenizer.json)"
+
+
+def test_notebook_11_searches_the_corpus_and_asks_for_sub_questions_with_the_prompt_that_are_named(
+    corpus, server, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
+    files = {"CORPUS": str(corpus), "TOKENIZER": str(corpus / "tokenizer.json")}
+    given = {"DATA": "minihop", "LIMIT": 2, "MODEL": MODEL, "PROMPT": "multiquery_as_run"}
+    names = run_up_to("11", "figure = plots.ir_score_curves(table", **given, **files)
+    sent = held_against(server.calls, THESIS, "multiquery_as_run")
+    assert len(sent["multiquery_as_run"]) == 2
+    assert [chunk.title for chunk in names["chunks"]] == ["Page 0", "Page 1", "Page 2"]
+    assert names["all_rows"]["context_tokens"].max() > 1500  # three pages in letters
+
+
+def test_notebook_10_writes_the_corpus_that_the_others_search(monkeypatch, tmp_path):
+    monkeypatch.delenv("RAGBENCH_DATA", raising=False)
+    given = {"DATA": "minihop", "LIMIT": 2, "SAMPLE": 4, "WRITE": str(tmp_path / "pages")}
+    names = run_up_to("10", "len(corpus)", **given)
+    data, cut = thesis.searched("minihop", 2, tmp_path / "pages")
+    assert [d.text for d in data.documents] == [d.text for d in names["corpus"]]
+    assert cut is rb.semantic_chunks  # there are no chunks in that folder
+
+
+def test_notebook_22_answers_over_ragcheckers_own_passages(server, monkeypatch, tmp_path):
+    asked = [{"query_id": "q1", "query": "When did Tarn grow?", "gt_answer": SEVERAL}]
+    (tmp_path / "clapnq_queries.json").write_text(json.dumps({"input_data": asked}))
+    passages = [{"doc_id": f"d{n}", "text": f"Tarn grew, passage {n}."} for n in range(3)]
+    write_lines(tmp_path / "corpus.jsonl", passages)
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
+    given = {"MODEL": MODEL, "LIMIT": 1, "K": 2, "BENCHMARK": str(tmp_path)}
+    run_up_to("22", "def live_results", **given)
+    (answered, *_) = [call for call in server.calls if "passage 0" in call.prompt]
+    assert "passage 1" in answered.prompt
 
 
 SEVERAL = "Tarn grew in 1841, when the mill was built. It hired in May, and bought a ferry later."
