@@ -16,7 +16,7 @@ from fake_ollama import FakeOllama
 from ragbench.chunking import semantic_chunks
 from ragbench.data import load_dataset, load_figure_3_1, load_minihop
 from ragbench.embedding import make_embedder
-from ragbench.errors import ConfigError
+from ragbench.errors import ConfigError, NotHereError
 from ragbench.labelling.grades import GRADE_COLUMNS, grade_shares
 from ragbench.papers import thesis
 from ragbench.prompts import fill_prompt, load_prompt
@@ -97,6 +97,10 @@ def test_data_sets_and_tables_by_name(monkeypatch, tmp_path):
     assert load_dataset("auto", thesis.DATA).name == "minihop"
     with pytest.raises(ConfigError, match="did you mean 'hotpotqa'"):
         load_dataset("hotpot", thesis.DATA)
+    (tmp_path / "hotpotqa").mkdir(exist_ok=True)
+    (tmp_path / "hotpotqa" / "hotpot_dev_distractor_subset.json.gz").touch()
+    with pytest.raises(NotHereError, match=r"whole dev set(.|\n)*ragbench data fetch hotpotqa"):
+        load_dataset("hotpotqa_all", thesis.DATA)
     with pytest.raises(ConfigError, match="unknown table"):
         thesis.experiment("Table 3.4", TOWNS)
 
