@@ -139,7 +139,7 @@ def rare_agreement(runs: int) -> pd.DataFrame:
                 source = source[source]
             a = (rng.random(n) < 0.05)[source]
             b = np.where((rng.random(n) < true)[source], a, (rng.random(n) < 0.05)[source])
-            ours = kappa(a, b, labels=[True, False], cluster=cluster, resamples=400)
+            ours = kappa(a, b, labels=[True, False], cluster=cluster, resamples=400, seed=rng)
             if np.isnan(ours.estimate):
                 continue
             table = np.bincount(2 * a + b, minlength=4) / n
@@ -187,8 +187,10 @@ def kappa_over_conversations(runs: int) -> pd.DataFrame:
                 chosen = np.concatenate([places[number] for number in times])
                 drawn.append(quadratic(a[chosen], b[chosen]))
             low, high = np.nanquantile(drawn, [0.025, 0.975])
-            ours = kappa(a, b, cluster=cluster, resamples=400, **options)
-            constant = kappa(a, np.full(a.size, 2), cluster=cluster, resamples=400, **options)
+            ours, constant = (
+                kappa(a, other, cluster=cluster, resamples=400, seed=rng, **options)
+                for other in (b, np.full(a.size, 2))
+            )
             held += [low <= true <= high, ours.low <= true <= ours.high]
             width += [ours.high - ours.low, constant.high - constant.low]
         rows.append((conversations, true, *held / runs, *width / runs))
@@ -220,7 +222,7 @@ def tied_ranks(runs: int) -> pd.DataFrame:
             x_ranks, y_ranks = (each - each.mean(axis=1, keepdims=True) for each in ranks)
             spread = np.sqrt((x_ranks**2).sum(axis=1) * (y_ranks**2).sum(axis=1))
             low, high = np.quantile((x_ranks * y_ranks).sum(axis=1) / spread, [0.025, 0.975])
-            ours = correlation(x, y, "spearman", cluster=cluster, resamples=200)
+            ours = correlation(x, y, "spearman", cluster=cluster, resamples=200, seed=rng)
             held += [low <= true <= high, ours.low <= true <= ours.high]
         rows.append((clusters, true, *held / runs))
     return pd.DataFrame(rows, columns=["clusters", "spearman", "bootstrap", "ours"])
