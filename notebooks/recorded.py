@@ -35,7 +35,7 @@ from ragbench.metrics.lexical import contained, exact_match, token_f1
 from ragbench.papers import NOT_COMPARABLE, ragchecker, thesis
 from ragbench.paths import cache_dir, packaged_data, results_dir, sha256_of, written_whole
 from ragbench.records import Answer, Chunk, Dataset, Document, Grade, Hit, Question
-from ragbench.retrieval import llm_decomposer
+from ragbench.retrieval import Gold, llm_decomposer
 from ragbench.retrieval.base import ranked
 from ragbench.rows import as_frame, measure_answers
 from ragbench.stats import Interval, ppi_shares
@@ -97,9 +97,8 @@ def _of_thesis(_: Dataset, names: Sequence[str], N: Sequence[int]) -> dict[str, 
 def _with_gold(data: Dataset) -> dict[str, Any]:
     """Return the settings of the thesis's retrievers at N = 300, and of whole gold documents."""
     settings = _of_thesis(data, WITHOUT_MLQ, (0, 300, ALL_OF_GOLD))
-    documents = {question.text: question.meta["doc_ids"] for question in data.questions}
     settings["chunker"]["documents"] = _whole_documents
-    settings["retriever"][GOLD] = partial(_Assigned, documents=documents)
+    settings["retriever"][GOLD] = partial(Gold, unit="documents")
     kept = {("none", QUERY_ONLY, 0), ("documents", GOLD, ALL_OF_GOLD)}
     for name in WITHOUT_MLQ:
         kept.add(("semantic", name, 300))

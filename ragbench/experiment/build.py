@@ -19,6 +19,7 @@ from ragbench.llm.endpoints import Endpoint
 from ragbench.llm.models import BOUNDS
 from ragbench.records import Answer, Chunk, Dataset, Grade
 from ragbench.retrieval.base import check_retriever
+from ragbench.retrieval.gold import Gold
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ def build(experiment: Grid) -> Built:
         for chunker, retriever in searches:
             if (data, chunker) in built.chunks:
                 engine = experiment.retriever[retriever](built.chunks[data, chunker])
+                if isinstance(engine, Gold):
+                    engine = engine.of(dataset)
                 built.retrievers[data, chunker, retriever] = check_retriever(engine)
     return built
 

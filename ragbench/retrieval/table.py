@@ -18,6 +18,7 @@ from ragbench.records import Chunk
 from ragbench.retrieval.base import Retriever, check_retriever
 from ragbench.retrieval.bm25 import BM25
 from ragbench.retrieval.dense import MMR, Dense
+from ragbench.retrieval.gold import Gold
 from ragbench.retrieval.multiquery import MultiQuery
 from ragbench.retrieval.rerank import Hybrid, LongContextReorder, Rerank
 
@@ -94,6 +95,7 @@ RETRIEVERS: dict[str, Callable[..., Any]] = {
     "REO": _OverDense(LongContextReorder),
     "Hybrid": _hybrid,
     "Rerank": _rerank,
+    "Gold": Gold,
 }
 
 
@@ -104,7 +106,7 @@ def make_retriever(name: str, chunks: Sequence[Chunk], **settings: Any) -> Any:
     ----------
     name : ``"BM25"``, ``"SIM"`` (dense), ``"MMR"``, ``"MLQ"`` (several queries), ``"REO"``
         (long-context reorder), ``"Hybrid"`` (BM25 and SIM), ``"Rerank"`` (the hits of ``over`` by
-        ``scorer``), or your own.
+        ``scorer``), ``"Gold"`` (a ceiling: the evidence that the data set names), or your own.
     settings : of the retriever's class, by name. ``title=True`` searches titles with their chunks.
         The dense ones take ``embedder`` (default MiniLM), MLQ needs ``decompose``, Hybrid takes
         ``variant`` and ``tokenizer`` of BM25.

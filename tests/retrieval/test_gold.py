@@ -1,0 +1,69 @@
+"""A ceiling: the evidence that a data set names, whatever is searched."""
+
+from __future__ import annotations
+
+import pytest
+
+import ragbench as rb
+from ragbench.errors import ConfigError
+from ragbench.retrieval import Gold
+
+PAGES = (
+    rb.Document("Mill", "Mill", "The mill is old. Ada built it."),
+    rb.Document("Ada", "Ada", "Ada was born in Ely. She died in 1841."),
+    rb.Document("Ely", "Ely", "Ely is a town."),
+)
+MARKS = (("Mill", 1), ("Ada", 0))
+ASKED = rb.Question(
+    "q1",
+    "Where was the builder of the mill born?",
+    "Ely",
+    ("Ada built it.", "Ada was born in Ely."),
+    meta={"supporting_facts": MARKS, "doc_ids": ("Mill", "Ada")},
+)
+OTHER = rb.Question("q2", "Why?", "So.")
+DATA = rb.Dataset("mills", (ASKED, OTHER), PAGES)
+
+
+def rows(**options):
+    made = {"BM25": "BM25", "gold": {"use": "Gold", **options}}
+    grid = rb.Experiment("ceiling", data=DATA, chunker="sentences", retriever=made, N=(6, 100))
+    return (
+        grid.run(progress=False).query("retriever == 'gold' and N == 100").set_index("question_id")
+    )
+
+
+@pytest.fixture(autouse=True)
+def place(monkeypatch, tmp_path):
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+
+
+def test_it_finds_the_supporting_sentences_with_their_titles_in_their_order():
+    found = rows()
+    assert found.loc["q1", "chunks"] == ["Mill: Ada built it.", "Ada: Ada was born in Ely."]
+    assert found.loc["q1", "retrieved"] == ["Mill", "Ada"]
+    assert found.loc["q1", "ir_score"] == 1
+    assert found.loc["q2", "retrieved"] == []  # a question without evidence has none
+
+
+def test_it_finds_the_whole_documents_that_hold_them():
+    found = rows(unit="documents")
+    assert found.loc["q1", "chunks"] == [PAGES[0].text, PAGES[1].text]
+    assert found.loc["q1", "hits"] == ["Mill", "Ada"]
+
+
+def test_k_bounds_what_is_found():
+    known = Gold(unit="documents").of(DATA)
+    ((hit,),) = known.search([ASKED.text], 1)
+    assert (hit.chunk.doc_id, hit.rank) == ("Mill", 1)
+
+
+def test_it_needs_a_data_set_that_names_its_evidence_and_is_told_it():
+    with pytest.raises(
+        ConfigError, match=r"Gold knows nothing of 'Why\?'(.|\n)*Gold\(\)\.of\(data\)"
+    ):
+        Gold().search(["Why?"], 1)
+    with pytest.raises(ConfigError, match="no question of 'mills' names its documents"):
+        Gold(unit="documents").of(rb.Dataset("mills", (OTHER,), PAGES))
+    with pytest.raises(ConfigError, match="unit='pages'"):
+        Gold(unit="pages")
