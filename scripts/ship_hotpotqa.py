@@ -3,12 +3,14 @@ contexts.
 
     python scripts/ship_hotpotqa.py FOLDER            # FOLDER has cassettes: nothing is asked twice
     python scripts/ship_hotpotqa.py FOLDER --filled   # as docs/preregistration/hotpotqa_filled.md plans
+    python scripts/ship_hotpotqa.py FOLDER --gold     # as docs/preregistration/hotpotqa_gold.md plans
     python scripts/ship_hotpotqa.py FOLDER --cheats   # as docs/preregistration/cheats.md plans; no model
 
 Needs HotpotQA (`ragbench data fetch hotpotqa`). Writes questions.jsonl, answers.jsonl.gz and
 answers.json in data/hotpotqa/. ``FOLDER/hotpotqa_grades.sqlite``, where there is one, has Qwen's
 grades of the answers. With ``--filled``: filled.jsonl.gz and filled.json, the questions that are
-whole; ``--ask`` asks for the others first, one after the other, and can be stopped and started.
+whole; with ``--gold``: gold.jsonl.gz and gold.json. ``--ask`` asks for the others first, one after
+the other, and can be stopped and started.
 With ``--cheats``: cheats.csv.gz, the numbers of the shipped answers and of the cheats beside them.
 """
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import itertools
 import json
 import sys
 from dataclasses import replace
@@ -35,7 +38,7 @@ from ragbench.metrics.lexical import contained
 from ragbench.papers import thesis
 from ragbench.paths import project_root
 from ragbench.prompts import prompt_hash
-from ragbench.records import Dataset
+from ragbench.records import Chunk, Dataset
 from ragbench.stats.clusters import document_clusters
 
 sys.path.append(str(Path(__file__).parents[1] / "notebooks"))
@@ -46,6 +49,7 @@ ASKED = 200  # questions
 FILLED = 100  # of them, in the arm whose text fills N
 FILLED_N = (100, 300, 500, 1000)
 FILLED_K = 40  # chunks that BM25 keeps there
+GOLD_UNITS = ("sentences", "documents")
 MACHINE = (
     "one NVIDIA H200, prompts in batches; the 4-bit weights as bfloat16; llama.cpp may "
     "differ in a letter"
@@ -162,28 +166,51 @@ def filled(data: Dataset, folder: Path, ask: bool) -> pd.DataFrame:
                 if ask:
                     raise
                 break  # the first question that is not whole
-    rows = pd.concat(parts, ignore_index=True)
+    return pd.concat(parts, ignore_index=True)
+
+
+def gold(data: Dataset, folder: Path, ask: bool) -> pd.DataFrame:
+    """Return the rows of the ceiling: of each unit the first questions that are recorded."""
+    parts = []
+    with Cassette(folder / "hotpotqa_gold.sqlite", "record" if ask else "replay") as cassette:
+        for unit, question in itertools.product(GOLD_UNITS, data.questions):
+            experiment = Experiment(
+                "hotpotqa-gold",
+                data={"hotpotqa": replace(data, questions=(question,))},
+                chunker={"documents": lambda documents: [Chunk("none", "-", "none")]},
+                retriever={f"Gold, {unit}": {"use": "Gold", "unit": unit}},
+                N=1000,
+                generator={"qwen": recorded.RECORDINGS["qwen"].chat_model()},
+                match="exact",
+                concurrency=1,
+                cassette=cassette,
+                folder=folder / "gold",
+            )
+            try:
+                parts.append(experiment.run(progress=False))
+            except CallError:
+                if ask:
+                    raise  # what is not recorded is left out
+    return pd.concat(parts, ignore_index=True)
+
+
+def with_strings(rows: pd.DataFrame, data: Dataset) -> pd.DataFrame:
+    """Add the string metrics, and whether the text contains the true answer."""
     true = {q.id: q.answer for q in data.questions}
     rows["in_text"] = [contained(row.context, true[row.question_id]) for row in rows.itertuples()]
+    for name, metric in recorded.STRING_METRICS.items():
+        rows[name] = [metric(row.answer, true[row.question_id]) for row in rows.itertuples()]
     return rows
 
 
-def ship_filled(rows: pd.DataFrame, data: Dataset, folder: Path) -> None:
-    """Write filled.jsonl.gz and filled.json."""
-    true = {q.id: q.answer for q in data.questions}
-    for name, metric in recorded.STRING_METRICS.items():
-        rows[name] = [metric(row.answer, true[row.question_id]) for row in rows.itertuples()]
+def ship_arm(name: str, rows: pd.DataFrame, facts: dict[str, Any]) -> None:
+    """Write NAME.jsonl.gz and NAME.json of an arm that was asked on a processor."""
+    folder = project_root() / "data" / "hotpotqa"
     columns = [*COLUMNS, "context_tokens", "in_text", *recorded.STRING_METRICS]
-    write_packed(folder / "filled.jsonl.gz", rows[columns].drop(columns="seconds"))
-    facts = about() | {
-        "questions": int(rows["question_id"].nunique()),
-        "planned": FILLED,
-        "k": FILLED_K,
-        "N": FILLED_N,
-        "machine": "llama.cpp on a processor, one thread, prompt cache on",
-    }
-    text = json.dumps(facts, indent=1) + "\n"
-    (folder / "filled.json").write_text(text, encoding="utf-8")
+    write_packed(folder / f"{name}.jsonl.gz", rows[columns].drop(columns="seconds"))
+    machine = "llama.cpp on a processor, one thread, prompt cache on"
+    text = json.dumps(about() | facts | {"machine": machine}, indent=1) + "\n"
+    (folder / f"{name}.json").write_text(text, encoding="utf-8")
 
 
 def cheated(data: Dataset, folder: Path) -> pd.DataFrame:
@@ -245,7 +272,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="of the cassettes")
     parser.add_argument("--filled", action="store_true", help="the arm whose text fills N")
-    parser.add_argument("--ask", action="store_true", help="of the filled arm what is not recorded")
+    parser.add_argument("--gold", action="store_true", help="the evidence itself")
+    parser.add_argument("--ask", action="store_true", help="of these arms what is not recorded")
     parser.add_argument(
         "--cheats", action="store_true", help="numbers of answers that choose nothing"
     )
@@ -253,7 +281,14 @@ def main() -> None:
     asked = asked_questions()
     target = project_root() / "data" / "hotpotqa"
     if options.filled:
-        ship_filled(filled(asked, options.folder, options.ask), asked, target)
+        rows = with_strings(filled(asked, options.folder, options.ask), asked)
+        facts = {"questions": int(rows["question_id"].nunique()), "planned": FILLED}
+        ship_arm("filled", rows, facts | {"k": FILLED_K, "N": FILLED_N})
+        return
+    if options.gold:
+        rows = with_strings(gold(asked, options.folder, options.ask), asked)
+        whole = rows.groupby("retriever")["question_id"].nunique().to_dict()
+        ship_arm("gold", rows, {"questions": whole, "planned": ASKED, "N": 1000})
         return
     if options.cheats:
         table = cheated(asked, options.folder).round(6)
