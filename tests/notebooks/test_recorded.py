@@ -470,8 +470,9 @@ def test_gold_documents_come_in_the_order_of_the_hops_and_at_most_k():
         Question("a", "a?", "", meta={"doc_ids": ("Ulm", "Ely")}),
         Question("b", "b?", "", meta={"doc_ids": ("Riga",)}),
     )
-    chunker, build = gold_documents(Dataset("towns", questions, TOWNS))
-    gold = build(chunker(TOWNS))
+    data = Dataset("towns", questions, TOWNS)
+    chunker, build = gold_documents(data)
+    gold = build(chunker(TOWNS)).of(data)
     of_b, of_a = gold.search(["b?", "a?"], 10)
     assert [(hit.chunk.text[:3], hit.rank) for hit in of_b] == [("Rig", 1)]
     assert [(hit.chunk.text[:3], hit.rank) for hit in of_a] == [("Ulm", 1), ("Ely", 2)]
