@@ -51,8 +51,7 @@ _ARTICLES_BUT_A_NAME = ("a", "an", "An", "AN", "the", "The", "THE")  # the A of 
 _UNITS = "%‰" + "".join(c for c in map(chr, range(0x20D0)) if unicodedata.category(c) == "Sc")
 _UNIT = re.compile(f"[{_UNITS}]")
 _CLOSED = ("yes", "no", "noanswer")
-_LETTER = re.compile(r"[^\W\d_]")
-_LATIN = re.compile("[a-zA-Z0-9\u00aa\u00ba\u00c0-\u024f\u1e00-\u1eff\ufb00-\ufb06]")
+_LATIN = re.compile("[a-zA-Z0-9\u00aa\u00b5\u00ba\u00c0-\u02ff\u1e00-\u1eff\ufb00-\ufb06]")
 
 
 def _normalise_answer(text: str) -> str:
@@ -74,7 +73,7 @@ def _other_script(*texts: str) -> bool:
     if all(map(str.isascii, texts)):
         return False
     joined = "".join(texts)
-    letters = _LETTER.findall(joined) or re.findall(r"\d", joined)
+    letters = list(filter(str.isalpha, joined)) or re.findall(r"\d", joined)
     n_other = sum(not _LATIN.match(letter) for letter in letters)
     return 10 * n_other > len(letters)
 

@@ -28,7 +28,7 @@ from ragbench.data import (
     load_wikieval,
     validate,
 )
-from ragbench.data.files import FileRecord, Filled, as_record
+from ragbench.data.files import FileRecord, Filled, as_record, find_file
 from ragbench.data.user import save_questions
 from ragbench.errors import ConfigError, DataError
 from ragbench.paths import packaged_data
@@ -573,3 +573,19 @@ def test_questions_are_not_written_over_others(tmp_path):
     with pytest.raises(DataError, match="there is a file"):
         save_questions([Question("q", "Who?", "Bea")], path)
     assert "Ann" in path.read_text()
+
+
+def test_questions_are_written_in_their_own_letters(tmp_path):
+    save_questions([Question("q", "Wer?", "Zoë")], tmp_path / "q.jsonl")
+    assert '"Zoë"' in (tmp_path / "q.jsonl").read_text(encoding="utf-8")
+
+
+def test_of_files_of_one_name_that_nearest_to_the_top_is_found(tmp_path):
+    for name in ("a/b/q.jsonl", "b/Q.jsonl.gz", "c/q.jsonl", "r.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "s.jsonl").mkdir()
+    assert find_file(tmp_path, "q.jsonl", "r.jsonl") == tmp_path / "b" / "Q.jsonl.gz"
+    assert find_file(tmp_path, "s.jsonl", "R.jsonl") == tmp_path / "r.jsonl"
+    assert find_file(tmp_path / "c" / "q.jsonl", "r.jsonl") == tmp_path / "c" / "q.jsonl"
+    assert find_file(tmp_path, "s.jsonl") is None

@@ -9,8 +9,10 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from checks import refused
 from experiment_parts import (
     Copier,
     Interrupted,
@@ -28,10 +30,11 @@ from ragbench.data import load_minihop, load_questions
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.experiment import Experiment, load_manifest, load_rows
 from ragbench.experiment.axes import GENERATORS, JUDGES
+from ragbench.experiment.build import Person
 from ragbench.llm import Cassette
 from ragbench.llm.failures import CallError
 from ragbench.metrics.ir_score import ir_score
-from ragbench.records import Dataset, Failure, Grade
+from ragbench.records import Answer, Dataset, Failure, Grade
 from ragbench.retrieval import make_retriever
 from ragbench.rows import AXIS_COLUMNS, answers_of, measure_answers
 
@@ -624,3 +627,30 @@ def test_score_computes_the_ir_score_that_the_run_has(tmp_path, match):
     of_first = run.iloc[1]
     expected = {"substring": 9, "subsequence": 21, "exact": 9, "exact_subsequence": 21}
     assert of_first == pytest.approx(expected[match] / len(fact))
+
+
+def test_numbers_of_an_axis_are_whole_each_once_and_in_their_order(tmp_path):
+    def axis(value):
+        return experiment(tmp_path, 1, N=value).N
+
+    assert axis(9) == axis(np.int64(9)) == axis([9, 9]) == (9,)
+    assert axis(range(3, 0, -1)) == axis(n for n in (3, 2, 3, 1)) == (3, 2, 1)
+    assert axis(np.array([30, 9])) == (30, 9)
+    assert {type(number) for number in axis(np.array([30, 9]))} == {int}
+    with refused(ConfigError, "N"):
+        axis("9")
+
+
+def test_who_answered_is_counted_by_server_and_day_without_failures():
+    person = Person(None)
+    held = {"server": "Ollama 0.24.0", "at": "2026-11-27T10:00:00", "num_ctx": 4096}
+    later = held | {"at": "2026-11-28T09:00:00", "num_ctx": 8192, "num_predict": 24}
+    answered = [Answer("q", "a", "m", meta={"held": each}) for each in (held, held, later, {})]
+    failed = Answer("q", "", "m", meta={"held": later}, failure=Failure("down", "gone"))
+    person.note([*answered, failed, Answer("q", "a", "m")])
+    assert person.servers == {
+        ("Ollama 0.24.0", "2026-11-27"): 2,
+        ("Ollama 0.24.0", "2026-11-28"): 1,
+        ("", ""): 1,
+    }
+    assert person.limits == {"num_ctx": 8192, "num_predict": 24}

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ragbench as rb
+from ragbench.metrics import table
 
 METRICS = ["lexical", "claim_overlap", "ir_score", "reference_recall", "eir"]
 NUMBERS = [
@@ -58,6 +59,13 @@ ROW = st.fixed_dictionaries(
 ROWS = st.lists(ROW, min_size=2, max_size=5)
 
 
+def test_these_are_all_metrics_of_texts():
+    texts = {"answer", "reference", "references", "chunks", "context"}
+    assert {name for name, metric in table.METRICS.items() if texts.issuperset(metric.needs)} == {
+        *NUMBERS
+    }
+
+
 def scored(rows):
     """Score rows, each with an id that keeps its place."""
     if not isinstance(rows, pd.DataFrame):
@@ -81,6 +89,29 @@ def test_the_order_of_rows_and_columns_and_a_split_change_no_number(rows, random
     pd.testing.assert_frame_equal(scored(frame.iloc[order][columns]), expected)
     parts = [scored(frame.iloc[:1]), scored(frame.iloc[1:])]
     pd.testing.assert_frame_equal(pd.concat(parts), expected)
+
+
+RAGAS = {
+    "question_id": "id",
+    "question": "user_input",
+    "answer": "response",
+    "reference": "Ground Truth",
+    "chunks": "retrieved_contexts",
+    "references": "reference_contexts",
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@settings(max_examples=5, deadline=None)
+@given(ROWS)
+def test_other_names_of_columns_and_questions_change_no_number(rows):
+    frame = named(rows)
+    expected = scored(frame)
+    theirs = frame.assign(question=frame["question_id"]).rename(columns=RAGAS)
+    table = pd.DataFrame(rb.score(theirs, METRICS)).set_index("question_id")
+    pd.testing.assert_frame_equal(table[NUMBERS].astype(float).sort_index(), expected)
+    renamed = scored(frame.assign(question_id=[f"z{-n}" for n in range(len(frame))]))
+    np.testing.assert_allclose(renamed.loc[[f"z{-n}" for n in range(len(frame))]], expected)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -150,6 +181,19 @@ def test_how_a_text_is_written_changes_none_of_our_numbers(change, rows):
         references = [change(text) for text in row["references"]]
         other.append(row | {"reference": change(row["reference"]), "references": references})
     np.testing.assert_allclose(scored(named(other))[OURS], expected)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@settings(max_examples=5, deadline=None)
+@given(ROWS)
+def test_other_blanks_in_all_texts_change_no_number(rows):
+    changed = []
+    for row in rows:
+        texts = {name: spaced(row[name]) for name in ("answer", "reference")}
+        lists = {name: list(map(spaced, row[name])) for name in ("chunks", "references")}
+        changed.append(texts | lists)
+    kept = [name for name in NUMBERS if name != "eir"]  # which counts words as they stand
+    np.testing.assert_allclose(scored(named(changed))[kept], scored(named(rows))[kept])
 
 
 @pytest.mark.parametrize(
