@@ -18,6 +18,15 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return re.sub(r"^- `rb\.([\w.]+)`$", r"::: ragbench.\1", markdown, flags=re.M)
 
 
+def on_page_content(html: str, page: Any, **_: Any) -> str:
+    """Let the search show questions first, and the manual before notebooks, tables and plans."""
+    if page.file.src_uri == "docs/questions.md":
+        page.meta["search"] = {"boost": 4}
+    if page.file.src_uri.startswith(("notebooks/", "figures/", "docs/preregistration/")):
+        page.meta["search"] = {"boost": 0.2}
+    return html
+
+
 def on_pre_build(config: Any, **_: Any) -> None:
     """Leave out the code of the cells that are collapsed in JupyterLab; the notebook can be had."""
     for path in Path(config["docs_dir"], "notebooks").glob("*.ipynb"):
