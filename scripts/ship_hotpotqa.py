@@ -5,6 +5,7 @@ contexts.
     python scripts/ship_hotpotqa.py FOLDER --filled   # as docs/preregistration/hotpotqa_filled.md plans
     python scripts/ship_hotpotqa.py FOLDER --gold     # as docs/preregistration/hotpotqa_gold.md plans
     python scripts/ship_hotpotqa.py FOLDER --cheats   # as docs/preregistration/cheats.md plans; no model
+    python scripts/ship_hotpotqa.py FOLDER --contexts  # as docs/preregistration/retrieval_numbers.md plans; no model
 
 Needs HotpotQA (`ragbench data fetch hotpotqa`). Writes questions.jsonl, answers.jsonl.gz and
 answers.json in data/hotpotqa/. ``FOLDER/hotpotqa_grades.sqlite``, where there is one, has Qwen's
@@ -12,6 +13,7 @@ grades of the answers. With ``--filled``: filled.jsonl.gz and filled.json, the q
 whole; with ``--gold``: gold.jsonl.gz and gold.json. ``--ask`` asks for the others first, one after
 the other, and can be stopped and started.
 With ``--cheats``: cheats.csv.gz, the numbers of the shipped answers and of the cheats beside them.
+With ``--contexts``: contexts.csv.gz, the numbers of the texts that the answers were given to.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import gzip
 import itertools
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +46,7 @@ from ragbench.stats.clusters import document_clusters
 
 sys.path.append(str(Path(__file__).parents[1] / "notebooks"))
 import cheats
+import contexts
 import recorded
 
 ASKED = 200  # questions
@@ -213,24 +217,59 @@ def ship_arm(name: str, rows: pd.DataFrame, facts: dict[str, Any]) -> None:
     (folder / f"{name}.json").write_text(text, encoding="utf-8")
 
 
+def texts_of(
+    data: Dataset, folder: Path, names: Sequence[str], budgets: Sequence[int]
+) -> pd.DataFrame:
+    """Return the rows of retrievers, without answers; no model is asked.
+
+    A run for each N: without answers a run keeps the texts of its largest one.
+    """
+    chunks = semantic_chunks(data.documents)
+    built = {name: thesis.retrievers()[name](chunks) for name in names}
+    parts = []
+    for N in budgets:
+        experiment = Experiment(
+            "hotpotqa-texts",
+            data={"hotpotqa": data},
+            chunker={"semantic": lambda _: chunks},
+            retriever={name: lambda _, found=found: found for name, found in built.items()},
+            k={name: thesis.TOP_K[name] for name in names},
+            N=(N,),
+            match="exact",
+            folder=folder / f"N = {N}",
+        )
+        parts.append(experiment.run(progress=False))
+    return pd.concat(parts, ignore_index=True)
+
+
+def of_recorded(answers: pd.DataFrame, texts: pd.DataFrame) -> pd.DataFrame:
+    """Return answers with the texts that they were given to."""
+    key = ["question_id", "retriever", "N"]
+    new = texts[texts.columns.difference(answers.columns)]
+    rows = answers.merge(
+        new.join(texts[key]).assign(ir_score_again=texts["ir_score"]), on=key, validate="1:1"
+    )
+    if len(rows) < len(answers) or not np.allclose(rows["ir_score"], rows["ir_score_again"]):
+        raise SystemExit("the texts are not those of the recorded answers: their IR scores differ")
+    return rows
+
+
 def cheated(data: Dataset, folder: Path) -> pd.DataFrame:
     """Return the numbers of the recorded answers to BM25's texts at N = 1000, and of the cheats."""
-    experiment = Experiment(
-        "hotpotqa-cheats",
-        data={"hotpotqa": data},
-        chunker={"semantic": semantic_chunks},
-        retriever={"BM25": thesis.retrievers()["BM25"]},
-        k={"BM25": thesis.TOP_K["BM25"]},
-        N=(1000,),
-        match="exact",
-        folder=folder / "cheats",
-    )
-    texts = experiment.run()[["question_id", "context", "ir_score"]]
     answers = recorded.thesis_rows("Table 3.2").query("N == 1000")
-    rows = answers.merge(texts, on="question_id", suffixes=("", "_again"), validate="one_to_one")
-    if not np.allclose(rows["ir_score"], rows["ir_score_again"]):
-        raise SystemExit("the texts are not those of the recorded answers: their IR scores differ")
+    rows = of_recorded(answers, texts_of(data, folder / "cheats", ("BM25",), (1000,)))
     return cheats.cheat_rows(rows, document_clusters(data))
+
+
+def numbered(data: Dataset, folder: Path) -> pd.DataFrame:
+    """Return the numbers of every text that an answer was given to."""
+    parts = []
+    for table, (names, budgets) in zip(("Table 3.3", "Table 3.2"), RUNS.values(), strict=True):
+        N = [n for n in budgets if n]
+        answers = recorded.thesis_rows(table).query("N > 0")
+        parts.append(of_recorded(answers, texts_of(data, folder / f"texts of {table}", names, N)))
+    rows = pd.concat(parts).drop_duplicates(["question_id", "retriever", "N"], ignore_index=True)
+    return contexts.context_rows(rows)
 
 
 def write_packed(path: Path, rows: pd.DataFrame) -> None:
@@ -277,6 +316,7 @@ def main() -> None:
     parser.add_argument(
         "--cheats", action="store_true", help="numbers of answers that choose nothing"
     )
+    parser.add_argument("--contexts", action="store_true", help="numbers of the retrieved texts")
     options = parser.parse_args()
     asked = asked_questions()
     target = project_root() / "data" / "hotpotqa"
@@ -290,12 +330,15 @@ def main() -> None:
         whole = rows.groupby("retriever")["question_id"].nunique().to_dict()
         ship_arm("gold", rows, {"questions": whole, "planned": ASKED, "N": 1000})
         return
-    if options.cheats:
-        table = cheated(asked, options.folder).round(6)
-        table.to_csv(
-            target / "cheats.csv.gz", index=False, compression={"method": "gzip", "mtime": 0}
-        )
-        return
+    for wanted, name, make in (
+        (options.cheats, "cheats.csv.gz", cheated),
+        (options.contexts, "contexts.csv.gz", numbered),
+    ):
+        if wanted:
+            table = make(asked, options.folder).round(6)
+            packed = {"method": "gzip", "mtime": 0}
+            table.to_csv(target / name, index=False, compression=packed)
+            return
     rows = record(asked, options.folder)
     graded = with_model_grades(rows, asked, options.folder / "hotpotqa_grades.sqlite")
     ship(graded, asked, target)

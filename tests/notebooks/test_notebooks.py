@@ -79,6 +79,7 @@ BOOKS = {
         },
     ),
     "15_thesis_related_protocols": Book({"RESAMPLES": 50}),
+    "16_which_retrieval_number": Book({"SHUFFLES": 20}, "16_auc"),
     "20_ragchecker_metrics": Book({"CLAIMS": 200}),
     "21_ragchecker_meta_evaluation": Book({"RESAMPLES": 50}, "21_table_5_published"),
     "22_ragchecker_systems": Book({"RESAMPLES": 50}, "22_systems 22_in_retrieved"),

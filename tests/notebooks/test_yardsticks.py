@@ -19,7 +19,7 @@ from ragbench.notebooks import find
 
 # What the names of rules begin with.
 CONSTANT = ("a constant", "never")
-LENGTH = ("shorter", "length", "longer claim", "answer length alone")
+LENGTH = ("shorter", "length", "longer claim", "answer length alone", "tokens")
 WORDS = ("words in the passages", "claim overlap", "shared words", "stems", "IDF-weighted stem F1")
 WORDS += ("the question, repeated", "contained", "IDF overlap")
 # An answer may be too long or too short for ROUGE-L: there is no direction in which length is good.
