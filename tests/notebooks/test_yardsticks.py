@@ -59,6 +59,7 @@ OTHER = {
     ("13", "same grade"): "a labeller beside itself",
     ("14", "gain over never"): "a cut of the retrieved text's IR score; *never* is its constant",
     ("14", "its agreement"): "the best cut of the same score",
+    ("16", "AUC, shuffled"): "the null: numbers shuffled within questions",
     ("21", "TruLens | Groundedness"): "the printed table",
     ("21", "Table 2"): "one printed cell in two tables",
     ("21", "within one step, %"): "two annotators beside each other",
