@@ -388,3 +388,12 @@ def test_the_manual_names_the_columns_that_a_metric_needs(metric):
     table = rb.metric_table()
     (needs,) = set(table.loc[table["metric"] == metric, "needs"])
     assert told == set(needs.split(", ")) & set(words.values())
+
+
+def test_a_message_that_the_page_of_reliability_quotes_is_one_of_the_code():
+    sources = [path.read_text(encoding="utf-8") for path in Path(rb.__file__).parent.rglob("*.py")]
+    code = "\n".join(sources)
+    prose = re.sub(r"`[^`]*`", "", text_of("docs/reliability.md"))
+    quoted = [words for words in re.findall('"([^"]*)"', prose) if " " in words]
+    assert len(quoted) >= 3
+    assert [words for words in quoted if words not in code] == []
