@@ -104,8 +104,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     command = arguments.pop("command")
     in_yaml = "experiment" in arguments
-    # Without our own line of code.
-    warnings.formatwarning = lambda message, *_, **__: f"note: {_as_flags(str(message), in_yaml)}\n"
+    notes: set[str] = set()
+
+    def note(message: Warning | str, *_: Any, **__: Any) -> str:
+        """Write a warning without our own line of code, and once, though several tables meet it."""
+        text = f"note: {_as_flags(str(message), in_yaml)}\n"
+        if text in notes:
+            return ""
+        notes.add(text)
+        return text
+
+    warnings.formatwarning = note
     try:
         return command(**arguments) or 0
     except RagbenchError as error:

@@ -43,12 +43,16 @@ by_uv() { VIRTUAL_ENV="$venv" "$uv" pip install --quiet --python "$venv/bin/pyth
 tried=""
 install() {
     if [ -n "$uv" ]; then
-        if by_uv "$@"; then tried=yes && return; fi
-        if [ -z "$tried" ]; then
+        if [ -n "$tried" ]; then
+            if by_uv "$@"; then return; fi
+        else
             tried=yes
-            say "once more, with the certificates of this system"  # where a network signs with its own, uv's do not hold
+            if by_uv "$@" 2>"$venv/first-try.txt"; then return; fi
+            # where a network signs with its own certificates, uv's do not hold, and those of this system may
             export UV_SYSTEM_CERTS=1 UV_NATIVE_TLS=1
             if by_uv "$@"; then return; fi
+            say "the same with uv's own certificates:"
+            cat "$venv/first-try.txt" >&2
         fi
     fi
     [ "$uv" != uv ] || return 1

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pandas as pd
@@ -42,6 +43,19 @@ def test_doctor_reports_and_says_what_to_do(command, monkeypatch, tmp_path):
     out = command("doctor")
     for said in (*words, "-> ragbench data fetch hotpotqa"):
         assert said in out
+
+
+def test_a_warning_is_written_once_without_our_line_of_code(command, monkeypatch):
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
+    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
+    command("doctor")
+    places = [
+        ("few clusters", "means.py", 10),
+        ("few clusters", "compare.py", 20),
+        ("other", "a", 1),
+    ]
+    lines = [warnings.formatwarning(text, UserWarning, *place) for text, *place in places]
+    assert lines == ["note: few clusters\n", "", "note: other\n"]
 
 
 def test_doctor_fails_and_tells_the_remedy_without_weights(command, monkeypatch, tmp_path):

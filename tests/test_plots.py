@@ -20,6 +20,7 @@ from pypdf import PdfReader
 from ragbench import plots
 from ragbench.errors import ConfigError
 from ragbench.metrics import claims
+from ragbench.paths import project_root
 
 
 @pytest.fixture
@@ -291,6 +292,16 @@ def test_a_figure_states_the_size_of_its_smallest_letters(tmp_path):
     axes[0, 0].text(0.5, 0.5, "not shown", fontsize=2, visible=False)
     path = plots.save_figure(figure, "x", pd.DataFrame(), "A.", folder=tmp_path)["png"]
     assert printed(path) == (pytest.approx(plots.WIDEST, abs=0.01), 6.5)
+
+
+def test_every_committed_figure_fits_a_page_and_its_letters_can_be_read():
+    sizes = {path.name: printed(path) for path in (project_root() / "figures").glob("[0-9]*.png")}
+    assert len(sizes) > 50
+    wide = {name: inches for name, (inches, _) in sizes.items() if inches > plots.WIDEST + 0.01}
+    small = {name: points for name, (_, points) in sizes.items() if points and points < 7}
+    assert (wide, small) == ({}, {})
+    unknown = [name for name, (_, points) in sizes.items() if points is None]
+    assert len(unknown) < len(sizes) / 10, unknown  # their notebooks have not run since
 
 
 def test_the_reader_of_figures_finds_what_is_cut_covered_or_small(monkeypatch):
