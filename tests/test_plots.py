@@ -301,7 +301,7 @@ def test_every_committed_figure_fits_a_page_and_its_letters_can_be_read():
     small = {name: points for name, (_, points) in sizes.items() if points and points < 7}
     assert (wide, small) == ({}, {})
     unknown = [name for name, (_, points) in sizes.items() if points is None]
-    assert len(unknown) < len(sizes) / 10, unknown  # their notebooks have not run since
+    assert unknown == []
 
 
 def test_the_reader_of_figures_finds_what_is_cut_covered_or_small(monkeypatch):
