@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.special import betaincinv, ndtri, stdtr, stdtrit
 
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.stats.inputs import TAIL, Seed, as_floats, as_paired, group_index
+from ragbench.stats.inputs import TAIL, Seed, as_floats, as_paired, group_index, same_length
 
 # Random draws held at once; blocks of resamples keep memory at a few tens of MB whatever the number
 # of points.
@@ -488,7 +488,9 @@ def binomial_ci(successes: float, n: int) -> Interval:
 # A share by a judge's errors
 
 
-def rogan_gladen(labels: Any, judged: Any, *, cluster: Any = None, seed: Seed = 0) -> Interval:
+def rogan_gladen(
+    labels: Any, judged: Any, *, of: Any = None, cluster: Any = None, seed: Seed = 0
+) -> Interval:
     """Share of a judge's yes, corrected by the errors that labels of some items show.
 
         share = (judged + specificity - 1) / (sensitivity + specificity - 1)
@@ -497,6 +499,8 @@ def rogan_gladen(labels: Any, judged: Any, *, cluster: Any = None, seed: Seed = 
     ----------
     labels : 0 or 1, shape (n,); NaN for an item that nobody labelled.
     judged : 0 or 1 of every item, shape (n,).
+    of : the items whose share it is, as 0 and 1, shape (n,); the labels of others tell the judge's
+        errors alone. Default all. Errors that differ there make it wrong (notebook 52).
     cluster : labels, shape (n,), of items that belong together.
 
     Returns
@@ -508,8 +512,10 @@ def rogan_gladen(labels: Any, judged: Any, *, cluster: Any = None, seed: Seed = 
     Source: Rogan & Gladen (1978).
     """
     labels, judged = as_paired(labels=labels, judged=judged)
+    counted = np.ones(labels.size) if of is None else as_floats(of)
+    same_length(labels=labels, of=counted)
     places, index, interval = _counted(np.arange(labels.size), cluster, np.mean)
-    counts = _counts_of_errors(labels, judged)[places.astype(int)]
+    counts = _counts_of_errors(labels, judged, counted)[places.astype(int)]
     by_cluster = np.zeros((np.bincount(index).size, counts.shape[1]))
     np.add.at(by_cluster, index, counts)
     drawn = [times @ by_cluster for times in _group_counts(len(by_cluster), 2000, seed)]
@@ -523,19 +529,18 @@ def rogan_gladen(labels: Any, judged: Any, *, cluster: Any = None, seed: Seed = 
     return replace(interval, estimate=estimate).bounded(low, high, BOOTSTRAP)
 
 
-def _counts_of_errors(labels: np.ndarray, judged: np.ndarray) -> np.ndarray:
+def _counts_of_errors(labels: np.ndarray, judged: np.ndarray, of: np.ndarray) -> np.ndarray:
     """Return what each item adds to the counts that `_corrected` takes: shape (items, 6)."""
     right = labels == 1
     wrong = ~np.isnan(labels) & ~right
-    every = np.ones(labels.size)
-    return np.column_stack([right, right * judged, wrong, wrong * judged, every, judged])
+    return np.column_stack([right, right * judged, wrong, wrong * judged, of, of * judged])
 
 
 def _corrected(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return Youden's J and the corrected share; NaN where J is 0, or a kind has no label.
 
     Counts, in the last axis: right items with a label, and the judge's yes among them; wrong ones,
-    alike; all items, alike.
+    alike; the items whose share it is, alike.
     """
     right, yes_of_right, wrong, yes_of_wrong, items, yes = np.moveaxis(counts, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -116,3 +116,13 @@ def test_rogan_and_gladens_share_by_hand_and_refused_for_a_judge_that_tells_noth
     refused = rogan_gladen(labels, [1, 0] * 40)
     assert math.isnan(refused.estimate)
     assert refused.method.startswith("refused: Youden's J is 0.00 [-")
+
+
+def test_the_share_of_other_items_by_the_errors_in_the_labelled_ones():
+    labels = [1] * 20 + [0] * 20 + [math.nan] * 40
+    judged = [1] * 16 + [0] * 4 + [1] * 2 + [0] * 18 + [1] * 30 + [0] * 10
+    of = [0] * 40 + [1] * 40
+    found = rogan_gladen(labels, judged, of=of)
+    assert found.estimate == pytest.approx((30 / 40 - 0.1) / (0.8 - 0.1))
+    assert found.low < found.estimate < found.high
+    assert rogan_gladen(labels, judged, of=[1] * 80) == rogan_gladen(labels, judged)
