@@ -2,7 +2,8 @@
 matters.
 
 An error is a function from a `Case` (a right answer with its question and documents) to a wrong
-answer, or to other retrieved documents; None where it finds no place. `ERRORS` has them all by name.
+answer, or to other retrieved documents; None where it finds no place. `ERRORS` has them all by name,
+`planted_in` plants them. Notebook 52 moves a judge from one kind to another.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ragbench.records import Document
+import pandas as pd
+
+from ragbench.data import load_minihop
+from ragbench.data.relevance import judgements
+from ragbench.paths import packaged_data
+from ragbench.records import Chunk, Document
+from ragbench.retrieval import BM25
+from ragbench.stats.clusters import document_clusters
 from ragbench.text.sentences import split_sentences
 
 Kind = tuple[str | None, tuple[str, str]]  # topic, and the words that open sentences about a he, she or it
@@ -260,3 +268,63 @@ ERRORS = {
 }
 CLAIM = {name: claim for name, (claim, _, _) in ERRORS.items()}
 OF_CHUNKS = ("gold chunk removed", "gold chunk doubled", "namesake added", "gold chunks last")
+
+
+# -- what they are planted into
+
+DRAWN = 80  # questions
+_FILES = ("graded_answers", "model_answers", "evidence_answers")
+
+
+def every_right() -> pd.DataFrame:
+    """The answers to MiniHop with grade 5, in three files of labels: question_id, answer."""
+    folder = packaged_data("minihop", "labels", "answers")
+    labelled = pd.concat([pd.read_json(folder / f"{name}.jsonl", lines=True) for name in _FILES])
+    return labelled.loc[labelled["grade"] == 5, ["question_id", "answer"]].drop_duplicates()
+
+
+def right_answers(questions: int = DRAWN) -> pd.DataFrame:
+    """One right answer of each of the first so many questions drawn, and its long answer beside it where there is
+    one. The retrieved text is the supporting documents and one more, the first that BM25 finds.
+    """
+    minihop = load_minihop()
+    short = every_right().sample(frac=1, random_state=20261201).drop_duplicates("question_id")[:DRAWN]
+    long = short[["question_id"]].assign(system="long")
+    long["answer"] = [minihop.question(name).meta.get("long_answer") for name in long["question_id"]]
+    rows = pd.concat([short.assign(system="short"), long.dropna()], ignore_index=True).rename_axis("seed").reset_index()
+    rows = rows[rows["question_id"].isin(short["question_id"][:questions])].reset_index(drop=True)
+    index = BM25([Chunk(d.id, d.text, d.id, d.title) for d in minihop.documents], variant="terrier")
+    asked = [minihop.question(name) for name in rows["question_id"]]
+    retrieved = []
+    for question, hits in zip(asked, index.search([question.text for question in asked], 20), strict=True):
+        gold = list(question.meta["doc_ids"])
+        one_more = next(hit.chunk.doc_id for hit in hits if hit.chunk.doc_id not in gold)
+        retrieved.append([*gold, one_more])
+    rows["retrieved"] = retrieved
+    rows["cluster"] = rows["question_id"].map(document_clusters(minihop))
+    rows["relevant"] = rows["question_id"].map(judgements(minihop))
+    return rows
+
+
+def planted_in(rows: pd.DataFrame) -> pd.DataFrame:
+    """Every error of `ERRORS` in every right answer that has a place for it: row (its number), error, claim, answer,
+    retrieved.
+    """
+    minihop = load_minihop()
+    documents = {document.id: document for document in minihop.documents}
+    every = every_right().groupby("question_id")["answer"].agg(list)
+    kinds = kinds_of(documents)
+    planted = []
+    for number, row in enumerate(rows.itertuples()):
+        question = minihop.question(row.question_id)
+        others = [other for other in every[row.question_id] if row.system == "short" and other != row.answer]
+        for name, (claim, _, plant) in ERRORS.items():
+            chance = random.Random(f"0/{row.seed}/{name}")  # each error of each answer has a seed of its own
+            facts = list(question.references)
+            case = Case(row.answer, question.answer, facts, row.retrieved, others, chance, documents, kinds)
+            after = plant(case)
+            if after is not None and after not in (row.answer, row.retrieved):
+                changed = {"retrieved": after} if name in OF_CHUNKS else {"answer": after}
+                before = {"answer": row.answer, "retrieved": row.retrieved}
+                planted.append({"row": number, "error": name, "claim": claim} | before | changed)
+    return pd.DataFrame(planted)
