@@ -101,6 +101,7 @@ BOOKS = {
     ),
     "50_people_and_metrics": Book({"QUESTIONS": 4, "RESAMPLES": 20}, "50_metrics_and_people"),
     "51_nuggets": Book({"DRAWS": 5}, "51_runs"),
+    "52_judge_moved": Book({"RESAMPLES": 50}, "52_moved"),
     "90_concordance": Book({"RESAMPLES": 10}, "90_grade_agreement 90_correlations"),
     "91_your_experiment": Book({}, "91_retriever 91_chunker"),
     "92_workbench": Book({"LABELLED": 8}),
