@@ -27,7 +27,7 @@ from ragbench.data.hotpotqa import Paragraphs
 from ragbench.data.tables import Table
 from ragbench.errors import DataError, NotHereError
 from ragbench.paths import packaged_data
-from ragbench.records import Chunk, Document, Question
+from ragbench.records import Chunk, Document
 
 # Row of Table 3.3 -> its name in the files.
 _NAME_IN_FILES: Mapping[str, str] = {
@@ -143,17 +143,6 @@ def align_by_facts(scores: pd.DataFrame, facts: Iterable[tuple[str, ...]]) -> pd
         wanted.append(same.pop(0) if same else -1)
     aligned = scores.reset_index(drop=True).reindex(wanted)
     return aligned.where(aligned.notna(), None).reset_index(drop=True)
-
-
-def thesis_question_ids(scores: pd.DataFrame, questions: Iterable[Question]) -> list[str | None]:
-    """Return the question of each row of scores by its facts, which are HotpotQA's supporting
-    sentences; None where no question has them, or several.
-    """
-    by_facts = defaultdict(list)
-    for question in questions:
-        by_facts[_key(question.references)].append(question.id)
-    found = (by_facts[_key(own)] for own in scores["facts"])
-    return [names[0] if len(names) == 1 else None for names in found]
 
 
 def _key(facts: Iterable[str]) -> tuple[str, ...]:

@@ -66,14 +66,6 @@ def test_rows_of_two_files_meet_by_their_facts(results):
     assert aligned["last"].tolist() == [Decimal("0.375"), Decimal("0.75"), None]
 
 
-def test_questions_of_rows_are_found_by_their_facts_and_two_with_the_same_are_none(results):
-    bm25 = thesis.load_thesis_scores("BM25", results)
-    asked = [rb.Question("q1", "?", "a", ("B.", "A.")), rb.Question("q2", "?", "a", ("C.",))]
-    assert thesis.thesis_question_ids(bm25, asked) == ["q1", "q2"]
-    again = rb.Question("q3", "?", "b", ("C.",))
-    assert thesis.thesis_question_ids(bm25, [*asked, again]) == ["q1", None]
-
-
 def test_pages_and_chunks_are_read_as_they_are(put):
     pages = [{"title": "Mill", "text": "Old."}, {"title": "Mill", "text": "New."}]
     documents = thesis.load_thesis_documents(put("corpus_100k.json", pages))
