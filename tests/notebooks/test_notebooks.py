@@ -58,7 +58,7 @@ BOOKS = {
     ),
     "12_thesis_context_budget": Book(
         {"LIMIT": 20, "RESAMPLES": 50},
-        "12_table_3.2",
+        "12_table_3.2 12_filled",
         {"Section 3.2.1": 2},
         recorded="Table 3.2",
     ),

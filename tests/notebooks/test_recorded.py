@@ -19,8 +19,10 @@ from notebook_parts import parts
 import recorded
 from ragbench import Dataset, Question
 from ragbench.data import load_hotpotqa, load_minihop
+from ragbench.data.files import read_jsonl
 from ragbench.errors import ConfigError, DataError
 from ragbench.llm import CallError, Cassette, local
+from ragbench.metrics.lexical import contained
 from ragbench.paths import packaged_data, project_root
 from ragbench.records import Document
 from ragbench.retrieval import BM25, MultiQuery
@@ -463,6 +465,25 @@ def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, fak
     query = "SELECT key FROM replies WHERE step != 'decompose'"
     shipping.ship("small", copy_of(cassette, small / "answered.sqlite", query), small)
     assert told_of_grids(small)["decompositions"]["covered"] == 0
+
+
+def test_the_filled_arm_has_whole_questions_of_the_random_order_and_their_numbers():
+    rows = [row for _, row in read_jsonl(packaged_data("hotpotqa", "filled.jsonl.gz"))]
+    asked = [row for _, row in read_jsonl(packaged_data("hotpotqa", "questions.jsonl"))]
+    true = {row["question_id"]: row["answer"] for row in asked}
+    facts = json.loads(packaged_data("hotpotqa", "filled.json").read_text())
+    assert [row["N"] for row in rows] == [100, 300, 500, 1000] * facts["questions"]
+    order = list(dict.fromkeys(row["question_id"] for row in rows))
+    assert order == [row["question_id"] for row in asked[: facts["questions"]]]
+    right = dict.fromkeys(facts["N"], 0)
+    for row in rows:
+        assert row["context_tokens"] == row["N"]  # the text fills it
+        assert row["contained"] == contained(row["answer"], true[row["question_id"]])
+        right[row["N"]] += row["contained"]
+    drawn = pd.read_csv(project_root() / "figures" / "12_filled.csv")
+    drawn = drawn[drawn["share"] == "contained, text fills N"].set_index("N")["mean"]
+    for n, count in right.items():
+        assert drawn[n] == pytest.approx(count / facts["questions"])
 
 
 def test_gold_documents_come_in_the_order_of_the_hops_and_at_most_k():
