@@ -25,8 +25,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 import ollama
+from langchain_core.callbacks import CallbackManager
 from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_core.messages import convert_to_messages
+from langchain_core.messages import AIMessage, convert_to_messages
+from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_ollama import ChatOllama
 from langsmith import tracing_context
 from pydantic import SecretStr
@@ -434,6 +436,20 @@ class _OllamaEndpoint(Endpoint):
         return facts
 
     def complete(self, messages: Sequence[dict], schema: dict | None) -> Received:
+        if self.chat.rate_limiter is not None:
+            self.chat.rate_limiter.acquire(blocking=True)
+        callbacks = CallbackManager.configure(local_callbacks=self.chat.callbacks)
+        (run,) = callbacks.on_chat_model_start({}, [convert_to_messages(messages)])
+        try:
+            received = self._stream(messages, schema)
+        except Exception as error:
+            run.on_llm_error(error)
+            raise
+        reply = ChatGeneration(message=AIMessage(received.text))
+        run.on_llm_end(LLMResult(generations=[[reply]]))
+        return received
+
+    def _stream(self, messages: Sequence[dict], schema: dict | None) -> Received:
         settings = {**self.sent_options(), "keep_alive": self.chat.keep_alive}
         if schema is not None:
             # A label has no room for thinking; models that cannot think take it too.

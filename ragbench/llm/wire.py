@@ -7,6 +7,7 @@ say. A count proves little: from 0.30 on Ollama counts what its cache did not ha
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import json
@@ -64,7 +65,7 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         verify: Any = True,
     ) -> None:
         self._inner = inner
-        self._async: httpx.AsyncBaseTransport | None = None
+        self._async: tuple[asyncio.AbstractEventLoop, httpx.AsyncBaseTransport] | None = None
         self._port = port
         self._verify = verify
         self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -85,9 +86,10 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request of ``ainvoke``; `ask` makes none."""
         self._complete(request, await request.aread())
-        inner = self._async or _opened(httpx.AsyncHTTPTransport, request.url, self._verify)
-        self._async = inner
-        return await inner.handle_async_request(request)
+        loop = asyncio.get_running_loop()  # connections are of the loop that opened them
+        if self._async is None or self._async[0] is not loop:
+            self._async = loop, _opened(httpx.AsyncHTTPTransport, request.url, self._verify)
+        return await self._async[1].handle_async_request(request)
 
     def _complete(self, request: httpx.Request, content: bytes) -> None:
         """Add what its client cannot say to a request, and bound connecting."""

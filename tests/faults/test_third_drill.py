@@ -1,5 +1,6 @@
 """What a third drill found: records, hangs, strangers' files, secrets, messages."""
 
+import asyncio
 import base64
 import json
 import os
@@ -11,7 +12,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from fake_ollama import EMBEDDER, FakeOllama
+from fake_ollama import EMBEDDER, FakeOllama, Fault
 from langchain_ollama import ChatOllama
 
 from ragbench.errors import ConfigError, DataError
@@ -69,6 +70,47 @@ def test_a_subclass_with_a_call_of_its_own_is_called(fake):
     (reply,) = ask(Mine(model="llama3:8b", base_url=fake.url), ["p"], **FAST)
     assert reply.text == "mine"
     assert not fake.calls
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_rate_limiter_and_callbacks_of_an_own_chat_ollama_are_called(fake, fails):
+    from langchain_core.callbacks import BaseCallbackHandler
+    from langchain_core.rate_limiters import BaseRateLimiter
+
+    seen = []
+
+    class Limiter(BaseRateLimiter):
+        def acquire(self, *, blocking=True):
+            seen.append("limiter")
+            return True
+
+        async def aacquire(self, *, blocking=True):
+            return True
+
+    class Handler(BaseCallbackHandler):
+        def on_chat_model_start(self, serialized, messages, **kwargs):
+            seen.append(messages[0][0].content)
+
+        def on_llm_end(self, response, **kwargs):
+            seen.append(response.generations[0][0].text)
+
+        def on_llm_error(self, error, **kwargs):
+            seen.append("error")
+
+    if fails:
+        fake.fault = lambda prompt, before: Fault("dropped", 1)
+    own = {"rate_limiter": Limiter(), "callbacks": [Handler()]}
+    (reply,) = ask(
+        ChatOllama(model="llama3:8b", base_url=fake.url, **own), ["p"], retries=0, **FAST
+    )
+    assert reply.ok != fails
+    assert seen == ["limiter", "p", "error" if fails else reply.text]
+
+
+def test_a_model_answers_in_two_loops_one_after_the_other(fake):
+    model = fake.model()
+    first, second = (asyncio.run(model.ainvoke("x")).content for _ in range(2))
+    assert first == second
 
 
 @pytest.mark.parametrize("version", ["0.24.0", "0.30.0"])
