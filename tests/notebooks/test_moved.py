@@ -2,14 +2,17 @@
 and the shipped draws again by a slow version.
 """
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import beta
 
 import moved
 import recorded
 from ragbench.data.mtrag import load_mtrag
-from ragbench.paths import packaged_data
+from ragbench.paths import packaged_data, project_root
 from ragbench.stats import binomial_ci, ppi_mean, rogan_gladen
 
 
@@ -91,11 +94,11 @@ def test_coverage_is_counted_against_the_pool_and_against_the_items(monkeypatch)
 
     def draws(*_):
         found = np.array([[0.4, 0.3, 0.5], [0.5, 0.45, 0.6], [np.nan] * 3])
-        yield moved.EXAM, 0, found, np.array([0.6, 0.5, 0.4])
+        yield moved.EXAM, 0, found, np.array([0.45, 0.5, 0.4])
 
     monkeypatch.setattr(moved, "draws", draws)
     (row,) = moved.held(B, B, "made", 3).to_dict("records")
-    assert (row["draws"], row["refused"], row["covered"], row["covered_items"]) == (3, 1, 1, 1)
+    assert (row["draws"], row["refused"], row["covered"], row["covered_items"]) == (3, 1, 1, 2)
     assert (row["truth"], row["width"], row["error"]) == pytest.approx((0.4, 0.175, 0.05))
 
 
@@ -185,6 +188,38 @@ def test_draws_of_a_move_again(items, shipped, start, end, judge):
         assert row["truth"] == pytest.approx(truth, abs=1e-6)
         spread = np.sqrt(max(share * (1 - share), 0.02) * (1 / 200 + 1 / len(covered)))
         assert abs(np.mean(covered) - share) < 3.5 * spread, way
+
+
+def test_the_notebooks_shares_by_all_labels_again(items):
+    book = json.loads(
+        (project_root() / "notebooks" / "52_judge_moved.ipynb").read_text(encoding="utf-8")
+    )
+    shown = " ".join(str(cell.get("outputs")) for cell in book["cells"])
+    for move in moved.moves(items):
+        if move.about in ("data", "model") and move.A["contained"].notna().any():
+            right, wrong = move.A[move.A["right"] == 1], move.A[move.A["right"] == 0]
+            false_alarms = wrong["contained"].mean()
+            share = (move.B["contained"].mean() - false_alarms) / (
+                right["contained"].mean() - false_alarms
+            )
+            assert f"{min(max(share, 0), 1):.2f} [" in shown, (move.start, move.end)
+
+
+def test_the_figures_numbers_again(shipped):
+    shown = pd.read_csv(project_root() / "figures" / "52_moved.csv").set_index(
+        ["start", "end", "judge"]
+    )
+    rows = shipped[(shipped["about"] != "same pool") & (shipped["way"] == moved.EXAM)]
+    null = shipped[(shipped["about"] == "same pool") & (shipped["way"] == moved.EXAM)]
+    tells = {(row.start, row.judge) for row in null.itertuples() if row.refused < 0.05 * row.draws}
+    told = [row for row in rows.itertuples() if (row.start, row.judge) in tells]
+    assert len(told) == len(shown) == 27
+    for row in told:
+        drawn = shown.loc[row.start, row.end, row.judge]
+        given = row.draws - row.refused
+        assert drawn["coverage"] == pytest.approx(row.covered / given, abs=1e-6)
+        high = beta.ppf(0.975, row.covered + 1, given - row.covered)
+        assert drawn["carries"] == (high >= 0.93)
 
 
 def test_without_a_move_the_corrected_share_holds_as_often_as_it_says(shipped):
