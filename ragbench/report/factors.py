@@ -84,8 +84,9 @@ def run_tables(rows: pd.DataFrame, name: str, by: str | None = None) -> Iterator
             if table is not None:
                 yield table
     yield from _grades_tables(rows, name)
-    if measures and (rows["N"] > 0).any():
-        worst = worst_questions(rows, measures[-1])
+    systems = rows[rows["N"].gt(0) & rows["retriever"].ne("Gold")]  # which is a ceiling
+    if measures and len(systems):
+        worst = worst_questions(systems, measures[-1])
         if len(worst):
             words = f"the {len(worst)} questions that {worst['system'][0]} does worst"
             yield ReportTable("worst", f"{name}: {words}", worst)

@@ -39,7 +39,7 @@ from ragbench.llm import Cassette, chat_model
 from ragbench.metrics.table import METRICS, Metric
 from ragbench.report import methods as methods_module
 from ragbench.report.export import MARKER, check_target, export, export_scores
-from ragbench.report.factors import factor_table, measured
+from ragbench.report.factors import factor_table, measured, run_tables
 from ragbench.report.methods import Methods
 from ragbench.report.scores import load_scores, save_scores
 from ragbench.report.tables import ReportTable, interval_table
@@ -310,6 +310,14 @@ def test_the_worst_questions_of_the_best_system_come_with_their_texts(live_run, 
     assert words.startswith("my_run: the 2 questions that b@4 does worst")
     assert set(worst["question"]) <= set(load_rows(live_run)["question"])
     assert {"reference", "answer", "ir_score", "contained", "grade"} <= set(worst)
+
+
+def test_the_ceiling_is_no_system_that_does_questions_worst(live_run):
+    rows = measured(load_rows(live_run).replace({"retriever": {"b": "Gold"}}))
+    (worst,) = [table for table in run_tables(rows, "r") if table.stem == "worst"]
+    assert set(worst.frame["system"]) == {"a@4"}
+    gold = rows[rows["retriever"] == "Gold"]
+    assert "worst" not in [table.stem for table in run_tables(gold, "r")]
 
 
 def test_answers_without_documents_are_one_row_under_two_prompts_with_documents(live_run):
