@@ -288,13 +288,7 @@ class CachedEmbeddings(_Arrays):
     def __init__(
         self, embedder: Embeddings, model_id: str | None = None, folder: Path | None = None
     ) -> None:
-        kind = type(embedder).__name__
-        if kind == "OllamaEmbeddings":
-            raise ConfigError(
-                "OllamaEmbeddings, which cuts long texts in silence and hides which weights it has",
-                "an embedder that does neither",
-                f"rb.make_embedder('ollama:{getattr(embedder, 'model', 'NAME')}', host=...)",
-            )
+        kind = _kind(embedder)
         # of a class first: a model behind a server is not asked for its digest yet
         if not (model_id or hasattr(type(embedder), "model_id") or hasattr(embedder, "model_id")):
             raise ConfigError(
@@ -461,6 +455,7 @@ def as_array(embedder: Embeddings, texts: Sequence[str], *, queries: bool = Fals
     """Embed documents or queries with any LangChain ``Embeddings``: float32, shape (len(texts),
     dimension), checked.
     """
+    kind = _kind(embedder)
     arrays = getattr(embedder, "embed_array", None)
     of_queries = getattr(embedder, "embed_queries", arrays)
     if queries and of_queries:
@@ -469,7 +464,19 @@ def as_array(embedder: Embeddings, texts: Sequence[str], *, queries: bool = Fals
         vectors = [embedder.embed_query(text) for text in texts]
     else:
         vectors = (arrays or embedder.embed_documents)(list(texts))
-    return _checked(vectors, len(texts), type(embedder).__name__)
+    return _checked(vectors, len(texts), kind)
+
+
+def _kind(embedder: Embeddings) -> str:
+    """Return the name of an embedder's class; ConfigError for one that cuts texts in silence."""
+    kind = type(embedder).__name__
+    if kind == "OllamaEmbeddings":
+        raise ConfigError(
+            "OllamaEmbeddings, which cuts long texts in silence and hides which weights it has",
+            "an embedder that does neither",
+            f"rb.make_embedder('ollama:{getattr(embedder, 'model', 'NAME')}', host=...)",
+        )
+    return kind
 
 
 def _checked(vectors: Any, n: int, name: str) -> np.ndarray:

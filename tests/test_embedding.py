@@ -24,6 +24,7 @@ from safetensors.numpy import load_file, save_file
 from scipy.special import ndtr, softmax
 from scipy.stats import zscore
 
+import ragbench as rb
 from ragbench.chunking import semantic_chunks, token_chunks
 from ragbench.embedding import (
     EMBEDDERS,
@@ -333,8 +334,17 @@ def test_a_model_that_does_not_say_all_that_changes_its_vectors_needs_an_id(tmp_
 def test_langchains_own_ollama_embedder_is_refused_for_ours(tmp_path):
     from langchain_ollama import OllamaEmbeddings
 
-    with pytest.raises(ConfigError, match=r"make_embedder\('ollama:bge-m3'"):
-        CachedEmbeddings(OllamaEmbeddings(model="bge-m3"), "bge-m3", tmp_path)
+    own = OllamaEmbeddings(model="bge-m3")
+    chunks = [rb.Chunk("c1", "A mill.", "d1", "d1")]
+    years = "".join(f"It burned in {year}. " for year in range(1800, 1840))
+    uses = [
+        lambda: CachedEmbeddings(own, "bge-m3", tmp_path),
+        lambda: rb.Dense(chunks, own).search(["mill"], 1),
+        lambda: rb.semantic_chunks([rb.Document("d1", "", years)], own),
+    ]
+    for use in uses:
+        with pytest.raises(ConfigError, match=r"make_embedder\('ollama:bge-m3'"):
+            use()
 
 
 @pytest.mark.parametrize("content", [b"no database at all" * 100, None])
