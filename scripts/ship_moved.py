@@ -2,7 +2,7 @@
 other data set is needed.
 
     python scripts/ship_moved.py          # judged_items.csv.gz: what judges and labels say of each item
-    python scripts/ship_moved.py --draws  # and moved.csv: how often corrections hold; half an hour
+    python scripts/ship_moved.py --draws  # and moved.csv: how often corrections hold; two minutes
 
 Writes in data/recordings/.
 """
