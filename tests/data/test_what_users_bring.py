@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 import json
+import re
 
 import docx
 import numpy as np
@@ -18,6 +19,7 @@ import ragbench as rb
 from ragbench import data
 from ragbench.data.relevance import judgements
 from ragbench.errors import DataError
+from ragbench.paths import project_root
 from ragbench.retrieval.text import Tokenizer
 from ragbench.stats.clusters import document_clusters
 from ragbench.text.escape import in_csv
@@ -407,3 +409,42 @@ def test_a_list_of_the_hub_that_is_too_short_is_refused(put):
     facts = {"title": ["Mill", "Dam"], "sent_id": [1]}
     with refused(DataError, r"a\.json, row 0"):
         data.load_hotpotqa(put("a.json", [HUB | {"supporting_facts": facts}]))
+
+
+AUTORAG = {
+    "query": "Who built it?",
+    "generated_texts": "Ada.",
+    "generation_gt": ["Ada", "Ada Ruck"],
+    "retrieved_ids": ["d1", "d2"],
+    "retrieval_gt": [["d2"], ["d9"]],
+}
+LANGSMITH = {
+    "inputs": {"question": "Who built it?"},
+    "outputs": {"answer": "Ada."},
+    "reference_outputs": {"answer": "Ada"},
+}
+TRULENS = {"input": "Who built it?", "output": "Ada.", "record_id": "r1"}
+TRIVIAQA = {
+    "question": "Who built it?",
+    "answer": {"value": "Ada", "aliases": ["Ada", "Ada Ruck"]},
+    "question_id": "t1",
+}
+
+
+@pytest.mark.parametrize(
+    ("tool", "export", "expected"),
+    [
+        ("AutoRAG", AUTORAG, {"relevant": ["d2", "d9"], "reference": ["Ada", "Ada Ruck"]}),
+        ("LangSmith", LANGSMITH, {"question": "Who built it?", "answer": "Ada."}),
+        ("TruLens", TRULENS, {"question": "Who built it?", "answer": "Ada."}),
+        ("TriviaQA", TRIVIAQA, {"question": "Who built it?", "answer": "Ada"}),
+    ],
+)
+def test_the_pages_line_of_pandas_turns_the_export_of_a_tool(tool, export, expected):
+    page = (project_root() / "docs" / "data.md").read_text(encoding="utf-8")
+    (line,) = re.findall(rf"^\| {tool} \| .* \| `(.+)` \|$", page, re.MULTILINE)
+    names = {"pd": pd, "frame": pd.DataFrame([export]), "runs": [export]}
+    (row,) = eval(line, names).to_dict("records")  # our own page
+    assert expected.items() <= row.items()
+    if tool == "LangSmith":
+        assert rb.score([row], ["contained"])["contained"].tolist() == [1]

@@ -42,6 +42,7 @@ COVERED = Verdict(label="covered", certainty=3)
         f"The set {{a, b}} is meant. {GOOD}",
         f"{GOOD}\n\nOnce more: {GOOD}",
         '{"certainty": 3, "label": "covered"}',
+        '{"label": "covered", "certainty": 3.0}',  # a whole number
     ],
 )
 def test_one_json_value_counts_whatever_is_wrapped_around_it(text):
