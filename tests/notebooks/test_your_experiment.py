@@ -5,11 +5,13 @@ pairs.
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pandas as pd
 import pytest
 
+import ragbench as rb
 from ragbench.cli import main
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment, load_manifest
@@ -145,3 +147,21 @@ def test_no_link_or_picture_of_a_created_folder_is_dead(tmp_path):
 
 def headings(page):
     return re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
+
+
+def test_two_runs_are_compared_system_by_system_question_by_question():
+    book = nbformat.read(packaged_data("notebooks", "91_your_experiment.ipynb"), 4)
+    (source,) = (cell.source for cell in book.cells if "if OTHER is not None:" in cell.source)
+    now = pd.DataFrame({"question_id": [*"abcdef"] * 2, "system": ["x"] * 6 + ["y"] * 6, "N": 10})
+    now["ir_score"] = [0.5, 0.4, 0.6, 0.5, 0.7, 0.3] + [0.2] * 6
+    earlier = now.assign(ir_score=now["ir_score"] - [*[0.1] * 6, *[0.0] * 6])
+    shown = []
+    runs = SimpleNamespace(load_rows={"before": earlier}.get, compare=rb.compare)
+    names = {"OTHER": "before", "scored": now, "rb": runs, "pd": pd, "measure": "ir_score"}
+    exec(
+        source,
+        names | {"factors": SimpleNamespace(measured=lambda rows: rows), "display": shown.append},
+    )
+    (table,) = shown
+    assert table.set_index("system")["difference"].to_dict() == {"x": 0.1, "y": 0.0}
+    assert set(table["n"]) == {6}
