@@ -999,3 +999,9 @@ def test_seconds_are_not_below_0_in_an_interval_and_other_numbers_may_be():
     seconds = mean_interval([0.1, 0.2, 60.0])
     assert (seconds.low, seconds.method) == (0.0, "Student's t")
     assert mean_interval([-0.1, 0.2, 60.0]).low < -30
+
+
+def test_a_difference_of_two_shares_lies_between_minus_1_and_1():
+    few = stats.paired_difference([1, 0, 1], [0, 1, 0])
+    assert (few.low, few.high) == (-1, 1)
+    assert stats.paired_difference([9, 0, 9], [0, 9, 0]).low < -1  # no shares
