@@ -18,7 +18,8 @@ from filelock import FileLock
 
 from ragbench._lazy import lazy
 from ragbench.errors import ConfigError, check_known, unknown
-from ragbench.paths import figures_dir, packaged_data, project_root
+from ragbench.paths import figures_dir, packaged_data, project_root, written_whole
+from ragbench.rows import no_room
 
 if TYPE_CHECKING:
     from ragbench.papers import live, ragchecker, rageval, thesis
@@ -337,5 +338,9 @@ def _write(measured: pd.DataFrame) -> Path:
     frame = _join(measured)
     for name in ("n", "unscored"):
         frame[name] = pd.to_numeric(frame[name]).astype("Int64")
-    frame.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+    try:
+        with written_whole(path) as part:
+            frame.to_csv(part, index=False, float_format="%.6g", lineterminator="\n")
+    except OSError as error:
+        raise no_room(path, error.strerror) from None
     return path

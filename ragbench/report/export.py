@@ -8,6 +8,7 @@ aside and moved into place.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
+from filelock import FileLock
 
 from ragbench import plots
 from ragbench.data.answers import EMPTY
@@ -24,7 +26,7 @@ from ragbench.data.ragchecker import RagResult, RagResults
 from ragbench.errors import ConfigError
 from ragbench.llm import Cassette
 from ragbench.metrics.table import worst_and_best
-from ragbench.paths import sha256_of
+from ragbench.paths import cache_dir, sha256_of
 from ragbench.report.audit import audit, audit_rows
 from ragbench.report.factors import measured, run_tables
 from ragbench.report.methods import Methods
@@ -166,6 +168,18 @@ def check_target(to: str | os.PathLike[str]) -> Path:
     Raises ConfigError for a file, or a folder with files of somebody else.
     """
     folder = Path(to).expanduser().resolve()
+    with _alone(folder):
+        _check(folder)
+    return folder
+
+
+def _alone(folder: Path) -> FileLock:
+    """Return a lock: of two exports into one folder one waits while the other moves its files."""
+    name = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+    return FileLock(cache_dir("exports") / f"{name}.lock")
+
+
+def _check(folder: Path) -> None:
     if folder.is_file():
         raise ConfigError(f"{folder} is a file", "a folder", "choose another name")
     there = sorted(path.name for path in folder.glob("*"))
@@ -176,7 +190,6 @@ def check_target(to: str | os.PathLike[str]) -> Path:
             "choose another folder for --to",
         )
     _written_files(folder)
-    return folder
 
 
 def _written_files(folder: Path) -> list[Path]:
@@ -209,9 +222,11 @@ def _write(report: _Report, to: str | os.PathLike[str]) -> _Report:
         new = Path(parts, target.name)
         _fill(new, report)
         report.files = _sign(new, report)
-        for path in _written_files(target):
-            path.unlink()
-        shutil.copytree(new, target, dirs_exist_ok=True, copy_function=os.replace)
+        with _alone(target):
+            _check(target)
+            for path in _written_files(target):
+                path.unlink()
+            shutil.copytree(new, target, dirs_exist_ok=True, copy_function=os.replace)
     report.folder = Path(to).expanduser()
     return report
 

@@ -82,5 +82,5 @@ def in_csv(frame: pd.DataFrame) -> pd.DataFrame:
         cells = [quoted(value) for value in frame.iloc[:, place]]
         # Objects: strings of pyarrow hold no half of a surrogate pair.
         column = pd.Series(cells, frame.index, dtype=object)
-        safe.isetitem(place, column.to_numpy())
+        safe.isetitem(place, column)  # pyright: ignore
     return safe

@@ -7,13 +7,16 @@ import errno
 import math
 import sys
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from checks import refused
 from experiment_parts import JudgeDouble, Named, graded, live_rows, rows_of
 from fake_ollama import FakeOllama, Fault
 
+from ragbench import papers
 from ragbench.cli import main
 from ragbench.errors import DataError
 from ragbench.experiment import load_rows
@@ -130,6 +133,30 @@ def test_an_export_on_a_full_disk_leaves_the_earlier_one_as_it_was(run, tmp_path
     assert capsys.readouterr().err.startswith("ragbench: ")
     assert contents(out) == before
     assert not (tmp_path / "new").exists()
+    assert parts(tmp_path) == []
+
+
+def test_exports_into_one_folder_at_once_wait_for_each_other(run, tmp_path):
+    target = tmp_path / "out"
+    export(run, target)
+    with ThreadPoolExecutor(3) as pool:
+        made = [pool.submit(export, run, target) for _ in range(9)]
+    assert all(each.result().folder == target for each in made)
+    exporting.check_target(target)  # each file is as it was written
+    assert parts(tmp_path) == []
+
+
+def test_a_ledger_on_a_full_disk_says_so_and_stays_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path))
+    cells = pd.DataFrame({"row": ["h"], "column": ["value"], "value": [0.1]})
+    path = papers.record("thesis", "Equation 3.1", cells, by="one")
+    before = path.read_bytes()
+    with (
+        disk_with(len(before)),
+        refused(DataError, r"ledger\.csv cannot be written: File too large"),
+    ):
+        papers.record("thesis", "Equation 3.1", cells, by="another")
+    assert path.read_bytes() == before
     assert parts(tmp_path) == []
 
 
