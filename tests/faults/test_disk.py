@@ -5,7 +5,9 @@ memory.
 import contextlib
 import errno
 import math
+import shutil
 import sys
+import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -136,9 +138,16 @@ def test_an_export_on_a_full_disk_leaves_the_earlier_one_as_it_was(run, tmp_path
     assert parts(tmp_path) == []
 
 
-def test_exports_into_one_folder_at_once_wait_for_each_other(run, tmp_path):
+def test_exports_into_one_folder_at_once_wait_for_each_other(run, tmp_path, monkeypatch):
     target = tmp_path / "out"
     export(run, target)
+    move = shutil.copytree
+
+    def after_a_pause(*places, **options):
+        time.sleep(0.05)  # the earlier files are gone, the new ones not there
+        return move(*places, **options)
+
+    monkeypatch.setattr(exporting.shutil, "copytree", after_a_pause)
     with ThreadPoolExecutor(3) as pool:
         made = [pool.submit(export, run, target) for _ in range(9)]
     assert all(each.result().folder == target for each in made)
