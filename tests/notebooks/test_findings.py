@@ -1,6 +1,6 @@
 """Each number of docs/findings.md stands, at its printed precision, in what its row or paragraph
-names: a notebook's committed outputs, its CSVs, or a file. Each interval of the other pages stands
-in some notebook.
+names: a notebook's committed outputs, its CSVs, or a file. Each interval of the other pages, and of
+the data sets' own, stands in some notebook.
 """
 
 from __future__ import annotations
@@ -163,15 +163,18 @@ def test_each_number_stands_in_what_its_row_names(block):
     assert missing(block) == []
 
 
-PAGES = sorted(path.name for path in DOCS.glob("*.md"))
+ROOT = project_root()
+PAGES = [
+    str(path.relative_to(ROOT)) for path in (*DOCS.glob("*.md"), *ROOT.glob("data/*/README.md"))
+]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", sorted(PAGES))
 def test_each_interval_of_a_page_stands_in_a_notebook(page):
     there = [of_row for path in find() for of_row, _ in rows_of_notebook(path.stem[:2])]
     lost = [
         part
-        for part in INTERVAL.findall((DOCS / page).read_text(encoding="utf-8"))
+        for part in INTERVAL.findall((ROOT / page).read_text(encoding="utf-8"))
         if not any(all(stands_in(number, of_row) for number in numbers(part)) for of_row in there)
     ]
     assert lost == []
