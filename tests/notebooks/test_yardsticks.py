@@ -108,7 +108,8 @@ def tables(path, cells=None):
             first = [str(name[0] if isinstance(name, tuple) else name) for name in frame]
             columns = dict(zip(first, frame.T.to_numpy().tolist(), strict=True))
             by_row = {
-                row[0].removeprefix("balanced: "): row[1:] for row in frame.itertuples(index=False)
+                row[0].removeprefix("balanced: ").removesuffix(", judge"): row[1:]
+                for row in frame.itertuples(index=False)
             }
             yield columns if rules(columns, CONSTANT) else by_row
 
