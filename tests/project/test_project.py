@@ -145,6 +145,20 @@ def test_committed_notebook_ran_cleanly_from_top_to_bottom(path):
     assert [c["cell_type"] for c in cells].count("markdown") >= len(code) / 2
 
 
+# More than half of their lines draw, lay out and record.
+PLUMBING = {"23_ragchecker_diagnosis": 0.73, "42_rageval_experiments": 0.83}
+
+
+@pytest.mark.parametrize("path", [p for p in NOTEBOOKS if p.stem < "5"], ids=lambda p: p.stem)
+def test_at_most_half_of_the_code_of_a_papers_notebook_is_collapsed(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    lines = [len("".join(cell["source"]).splitlines()) for cell in code]
+    is_hidden = [cell["metadata"].get("jupyter", {}).get("source_hidden", False) for cell in code]
+    collapsed = sum(n for n, hidden in zip(lines, is_hidden, strict=True) if hidden)
+    assert collapsed / sum(lines) <= PLUMBING.get(path.stem, 0.5)
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_table_or_a_picture_stands_by_the_third_code_cell(path):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
