@@ -131,6 +131,14 @@ def says_word(question, context):
     return WORD
 
 
+def clean(text):
+    return text.strip()
+
+
+def says_clean(question, context):
+    return clean(context)
+
+
 class Says:
     def __init__(self, word):
         self.word = word
@@ -144,6 +152,13 @@ def test_a_text_that_a_function_names_is_part_of_it(monkeypatch):
     monkeypatch.setitem(globals(), "WORD", "b")
     assert identity(says_word) != before
     assert "secret" not in str(identity(lambda question, context, key="secret": key))
+
+
+def test_a_function_of_ones_own_that_a_function_calls_is_part_of_it(monkeypatch):
+    before = identity(says_clean)
+    assert identity(says_clean) == before
+    monkeypatch.setitem(globals(), "clean", lambda text: text)
+    assert identity(says_clean) != before
 
 
 def test_methods_and_partials_are_told_apart_by_what_they_hold():
