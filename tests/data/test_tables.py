@@ -146,7 +146,7 @@ def shared_letters(pairs):
     return [len(set(query) & set(text)) for query, text in pairs]
 
 
-@pytest.mark.parametrize("name", RETRIEVERS)
+@pytest.mark.parametrize("name", [name for name in RETRIEVERS if name != "Gold"])  # no search
 def test_every_name_builds_a_retriever_that_finds_the_nearest_chunk(name):
     parts = {} if name == "BM25" else {"embedder": letters()}
     if name == "Rerank":

@@ -486,6 +486,19 @@ def test_the_filled_arm_has_whole_questions_of_the_random_order_and_their_number
         assert drawn[n] == pytest.approx(count / facts["questions"])
 
 
+def test_the_ceiling_has_the_first_questions_of_the_random_order_and_their_numbers():
+    rows = [row for _, row in read_jsonl(packaged_data("hotpotqa", "gold.jsonl.gz"))]
+    asked = [row for _, row in read_jsonl(packaged_data("hotpotqa", "questions.jsonl"))]
+    true = {row["question_id"]: row["answer"] for row in asked}
+    facts = json.loads(packaged_data("hotpotqa", "gold.json").read_text())
+    for unit, count in facts["questions"].items():
+        of_unit = [row for row in rows if row["retriever"] == unit]
+        assert [row["question_id"] for row in of_unit] == [*true][:count]
+        assert {row["ir_score"] for row in of_unit} == {1}  # all of the evidence is in the text
+        right = [contained(row["answer"], true[row["question_id"]]) for row in of_unit]
+        assert [row["contained"] for row in of_unit] == right
+
+
 def test_gold_documents_come_in_the_order_of_the_hops_and_at_most_k():
     questions = (
         Question("a", "a?", "", meta={"doc_ids": ("Ulm", "Ely")}),

@@ -9,6 +9,7 @@ import re
 import pytest
 from notebook_parts import run_up_to
 
+from ragbench import data
 from ragbench.errors import ConfigError
 from ragbench.notebooks import find
 
@@ -49,7 +50,13 @@ def test_a_question_that_was_not_asked_is_named(home):
 
 
 @pytest.mark.slow
-def test_h_marks_a_risk_only_where_grade_1_is_more_frequent_below_it(home):
+def test_h_marks_a_risk_only_where_grade_1_is_more_frequent_below_it(home, monkeypatch):
+    names = run_up_to("14", "beside_never", DATA="minihop", RESAMPLES=20)
+    assert names["silent"]["below h"] > names["silent"]["between"]
+    assert names["frequency"] == "more"
+    readings = data.load_figure_3_1()
+    higher = readings.assign(ir_score=1 - readings["ir_score"])  # grade 1 where the score is high
+    monkeypatch.setattr(data, "load_figure_3_1", lambda: higher)
     names = run_up_to("14", "beside_never", DATA="minihop", RESAMPLES=20)
     assert names["silent"]["below h"] < names["silent"]["between"]
     assert names["frequency"] == "no more"
