@@ -23,7 +23,7 @@ import gzip
 import itertools
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ from ragbench.metrics.lexical import contained
 from ragbench.papers import thesis
 from ragbench.paths import project_root
 from ragbench.prompts import prompt_hash
-from ragbench.records import Chunk, Dataset
+from ragbench.records import Chunk, Dataset, Question
 from ragbench.stats.clusters import document_clusters
 
 sys.path.append(str(Path(__file__).parents[1] / "notebooks"))
@@ -135,80 +135,81 @@ def ship(rows: pd.DataFrame, data: Dataset, folder: Path) -> None:
         for q in data.questions
     ]
     write_lines(folder / "questions.jsonl", questions)
-    true = {q.id: q.answer for q in data.questions}
-    for name, metric in recorded.STRING_METRICS.items():
-        rows[name] = [metric(row.answer, true[row.question_id]) for row in rows.itertuples()]
-    shipped = rows[[*COLUMNS, *recorded.STRING_METRICS, "model_grade"]]
+    shipped = with_strings(rows, data)[[*COLUMNS, *recorded.STRING_METRICS, "model_grade"]]
     write_packed(folder / "answers.jsonl.gz", shipped)
     (folder / "answers.json").write_text(json.dumps(about(), indent=1) + "\n", encoding="utf-8")
 
 
 def filled(data: Dataset, folder: Path, ask: bool) -> pd.DataFrame:
-    """Return the rows of the filled arm, of the first questions that are whole."""
+    """Return the rows of the filled arm, of the questions that are whole."""
     chunks = semantic_chunks(data.documents)
     bm25 = thesis.retrievers()["BM25"](chunks)
-    mode = "record" if ask else "replay"
+    settings = {
+        "chunker": {"semantic": lambda _: chunks},
+        "retriever": {"BM25": lambda _: bm25},
+        "k": FILLED_K,
+        "N": FILLED_N,
+    }
+    asked = ((question, settings) for question in data.questions[:FILLED])
+    return one_by_one("filled", data, asked, folder, ask)
+
+
+def gold(data: Dataset, folder: Path, ask: bool) -> pd.DataFrame:
+    """Return the rows of the ceiling, of the questions that are recorded in each unit."""
+    none = [Chunk("none", "-", "none")]  # Gold searches nothing
+    asked = []
+    for unit, question in itertools.product(GOLD_UNITS, data.questions):
+        retriever = {f"Gold, {unit}": {"use": "Gold", "unit": unit}}
+        settings = {"chunker": {"documents": lambda _: none}, "retriever": retriever, "N": 1000}
+        asked.append((question, settings))
+    return one_by_one("gold", data, asked, folder, ask)
+
+
+def one_by_one(
+    arm: str,
+    data: Dataset,
+    asked: Iterable[tuple[Question, dict[str, Any]]],
+    folder: Path,
+    ask: bool,
+) -> pd.DataFrame:
+    """Return the rows of an arm, one question and its settings after the other.
+
+    A question that is not whole on the arm's cassette is asked, or left out.
+    """
     parts = []
-    with Cassette(folder / "hotpotqa_filled.sqlite", mode) as cassette:
-        for question in data.questions[:FILLED]:
+    with Cassette(folder / f"hotpotqa_{arm}.sqlite", "record" if ask else "replay") as cassette:
+        for question, settings in asked:
             experiment = Experiment(
-                "hotpotqa-filled",
+                f"hotpotqa-{arm}",
                 data={"hotpotqa": replace(data, questions=(question,))},
-                chunker={"semantic": lambda _: chunks},
-                retriever={"BM25": lambda _: bm25},
-                k=FILLED_K,
-                N=FILLED_N,
                 generator={"qwen": recorded.RECORDINGS["qwen"].chat_model()},
                 match="exact",
                 concurrency=1,
                 cassette=cassette,
-                folder=folder / "filled",
+                folder=folder / arm,
+                **settings,
             )
             try:
                 parts.append(experiment.run(progress=False))
             except CallError:
                 if ask:
                     raise
-                break  # the first question that is not whole
-    return pd.concat(parts, ignore_index=True)
-
-
-def gold(data: Dataset, folder: Path, ask: bool) -> pd.DataFrame:
-    """Return the rows of the ceiling: of each unit the first questions that are recorded."""
-    parts = []
-    with Cassette(folder / "hotpotqa_gold.sqlite", "record" if ask else "replay") as cassette:
-        for unit, question in itertools.product(GOLD_UNITS, data.questions):
-            experiment = Experiment(
-                "hotpotqa-gold",
-                data={"hotpotqa": replace(data, questions=(question,))},
-                chunker={"documents": lambda documents: [Chunk("none", "-", "none")]},
-                retriever={f"Gold, {unit}": {"use": "Gold", "unit": unit}},
-                N=1000,
-                generator={"qwen": recorded.RECORDINGS["qwen"].chat_model()},
-                match="exact",
-                concurrency=1,
-                cassette=cassette,
-                folder=folder / "gold",
-            )
-            try:
-                parts.append(experiment.run(progress=False))
-            except CallError:
-                if ask:
-                    raise  # what is not recorded is left out
     return pd.concat(parts, ignore_index=True)
 
 
 def with_strings(rows: pd.DataFrame, data: Dataset) -> pd.DataFrame:
-    """Add the string metrics, and whether the text contains the true answer."""
+    """Add the string metrics."""
     true = {q.id: q.answer for q in data.questions}
-    rows["in_text"] = [contained(row.context, true[row.question_id]) for row in rows.itertuples()]
     for name, metric in recorded.STRING_METRICS.items():
         rows[name] = [metric(row.answer, true[row.question_id]) for row in rows.itertuples()]
     return rows
 
 
-def ship_arm(name: str, rows: pd.DataFrame, facts: dict[str, Any]) -> None:
+def ship_arm(name: str, rows: pd.DataFrame, data: Dataset, facts: dict[str, Any]) -> None:
     """Write NAME.jsonl.gz and NAME.json of an arm that was asked on a processor."""
+    rows = with_strings(rows, data)
+    true = {q.id: q.answer for q in data.questions}
+    rows["in_text"] = [contained(row.context, true[row.question_id]) for row in rows.itertuples()]
     folder = project_root() / "data" / "hotpotqa"
     columns = [*COLUMNS, "context_tokens", "in_text", *recorded.STRING_METRICS]
     write_packed(folder / f"{name}.jsonl.gz", rows[columns].drop(columns="seconds"))
@@ -321,14 +322,14 @@ def main() -> None:
     asked = asked_questions()
     target = project_root() / "data" / "hotpotqa"
     if options.filled:
-        rows = with_strings(filled(asked, options.folder, options.ask), asked)
+        rows = filled(asked, options.folder, options.ask)
         facts = {"questions": int(rows["question_id"].nunique()), "planned": FILLED}
-        ship_arm("filled", rows, facts | {"k": FILLED_K, "N": FILLED_N})
+        ship_arm("filled", rows, asked, facts | {"k": FILLED_K, "N": FILLED_N})
         return
     if options.gold:
-        rows = with_strings(gold(asked, options.folder, options.ask), asked)
+        rows = gold(asked, options.folder, options.ask)
         whole = rows.groupby("retriever")["question_id"].nunique().to_dict()
-        ship_arm("gold", rows, {"questions": whole, "planned": ASKED, "N": 1000})
+        ship_arm("gold", rows, asked, {"questions": whole, "planned": ASKED, "N": 1000})
         return
     for wanted, name, make in (
         (options.cheats, "cheats.csv.gz", cheated),
