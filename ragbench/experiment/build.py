@@ -18,8 +18,7 @@ from ragbench.llm import Cassette
 from ragbench.llm.endpoints import Endpoint
 from ragbench.llm.models import BOUNDS
 from ragbench.records import Answer, Chunk, Dataset, Grade
-from ragbench.retrieval.base import check_retriever
-from ragbench.retrieval.gold import Gold
+from ragbench.retrieval.base import check_retriever, inner_searches
 
 
 @dataclass(frozen=True)
@@ -51,9 +50,10 @@ def build(experiment: Grid) -> Built:
         for chunker, retriever in searches:
             if (data, chunker) in built.chunks:
                 engine = experiment.retriever[retriever](built.chunks[data, chunker])
-                if isinstance(engine, Gold):
-                    engine = engine.of(dataset)
-                built.retrievers[data, chunker, retriever] = check_retriever(engine)
+                for part, _ in inner_searches(check_retriever(engine), ()):
+                    if hasattr(part, "of"):  # it is told the data set
+                        part.of(dataset)
+                built.retrievers[data, chunker, retriever] = engine
     return built
 
 

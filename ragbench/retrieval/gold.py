@@ -15,7 +15,8 @@ from ragbench.retrieval.base import Retriever, ranked
 class Gold(Retriever):
     """Finds the evidence that a data set names for a question; the generator's ceiling.
 
-    An `Experiment` tells it the data set (`of`); the chunks are not searched.
+    An `Experiment` tells it the data set (`of`), also where another retriever holds it; the chunks
+    are not searched.
 
     Parameters
     ----------
@@ -30,22 +31,23 @@ class Gold(Retriever):
         super().__init__(**fields)
 
     def of(self, data: Dataset) -> Self:
-        """Return one that knows the evidence of a data set; ConfigError where it names none."""
-        known = type(self)(unit=self.unit)
+        """Take over the evidence of a data set, and return itself; ConfigError where it names
+        none.
+        """
         pages = {document.id: document for document in data.documents}
         for question in data.questions:
             evidence = _sentences(question)
             if self.unit == "documents":
                 named = [pages[name] for name in question.meta.get("doc_ids", ()) if name in pages]
                 evidence = [Chunk(page.id, page.text, page.id, page.title) for page in named]
-            known._evidence[question.text] = evidence
-        if not any(known._evidence.values()):
+            self._evidence[question.text] = evidence
+        if not any(self._evidence.values()):
             raise ConfigError(
                 f"Gold finds nothing: no question of {data.name!r} names its {self.unit}",
                 "questions with references (sentences) or doc_ids (documents)",
                 "give the data set its supporting texts, or leave Gold out",
             )
-        return known
+        return self
 
     def _search(self, queries: list[str], k: int) -> list[list[Hit]]:
         hits = []

@@ -25,8 +25,8 @@ OTHER = rb.Question("q2", "Why?", "So.")
 DATA = rb.Dataset("mills", (ASKED, OTHER), PAGES)
 
 
-def rows(**options):
-    made = {"BM25": "BM25", "gold": {"use": "Gold", **options}}
+def rows(use="Gold", **options):
+    made = {"BM25": "BM25", "gold": {"use": use, **options}}
     grid = rb.Experiment("ceiling", data=DATA, chunker="sentences", retriever=made, N=(6, 100))
     return (
         grid.run(progress=False).query("retriever == 'gold' and N == 100").set_index("question_id")
@@ -50,6 +50,14 @@ def test_it_finds_the_whole_documents_that_hold_them():
     found = rows(unit="documents")
     assert found.loc["q1", "chunks"] == [PAGES[0].text, PAGES[1].text]
     assert found.loc["q1", "hits"] == ["Mill", "Ada"]
+
+
+def test_a_retriever_that_holds_it_is_told_the_data_set_too():
+    def by_words(pairs):
+        return [len({*query.split()} & {*text.split()}) for query, text in pairs]
+
+    found = rows("Rerank", over="Gold", scorer=by_words)
+    assert set(found.loc["q1", "retrieved"]) == {"Mill", "Ada"}
 
 
 def test_k_bounds_what_is_found():
