@@ -96,7 +96,7 @@ def question_item(question, documents):
 def keypoint_item(question, answer):
     """What a person sees who judges key points: question, answer, points."""
     points = {str(n): text for n, text in enumerate(question.meta["keypoints"], 1)}
-    return LabelItem(item_name(question), {"Question": question.text, "Answer": answer or "(empty)"}, {}, points)
+    return LabelItem(item_name(question), {"Question": question.text, "Answer": answer or "(empty)"}, points)
 
 
 def quality_means(labels, by):

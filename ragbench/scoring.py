@@ -397,7 +397,7 @@ def with_labels(
     ----------
     rows, columns : as for `label_items`.
     labels : a label file, a folder of them, or what `load_labels` returns.
-    kind : "grade", "rubric" or "preference".
+    kind : "grade" or "rubric".
 
     Returns
     -------

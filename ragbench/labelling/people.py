@@ -4,7 +4,6 @@ label.
 The wording is ours, the scales are the papers':
 
 ``grade``       the thesis's five categories (§2.4).
-``preference``  RAGChecker's five-way comparison of two responses in three aspects (section 4.2).
 ``rubric``      RAGEval's score of a question with its answer and references, 0 to 5 (Figure 3).
 ``keypoints``   RAGEval's verdict on each keypoint of a true answer (section 3.5.2, Figure 6).
 ``draft``       whether a question that a model drafted counts.
@@ -19,7 +18,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import math
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,7 +49,6 @@ class _LabelKind:
     aspects: Mapping[str, str]
     labels: Mapping[str, str]  # what can be said, and what it means
     ordered: bool = False  # whether labels have distances, so a weighted kappa makes sense
-    candidates: int = 0  # texts that an item compares
     own_scale: bool = False  # whether an item may bring other numbers than these
 
 
@@ -64,24 +61,6 @@ LABEL_KINDS: Mapping[str, _LabelKind] = {
             {"grade": "Which category fits the answer?"},
             {str(grade): GRADES[grade] for grade in _CODEBOOK},
             own_scale=True,
-        ),
-        _LabelKind(
-            "preference",
-            "Compare two responses",
-            {
-                "correctness": "Which response has fewer wrong statements?",
-                "completeness": "Which response leaves out less of what was asked?",
-                "overall": "Which response would you rather have, all in all?",
-            },
-            {
-                "-2": "response 1 is much better",
-                "-1": "response 1 is a little better",
-                "0": "equally good",
-                "1": "response 2 is a little better",
-                "2": "response 2 is much better",
-            },
-            ordered=True,
-            candidates=2,
         ),
         _LabelKind(
             "rubric",
@@ -124,8 +103,6 @@ class LabelItem:
     id: str  # its name in the file
     # what is shown, by heading; leave out who wrote it
     texts: Mapping[str, str] = field(default_factory=dict)
-    # to be compared, by the name in the file
-    candidates: Mapping[str, str] = field(default_factory=dict)
     # for keypoints, each one's text by its name
     aspects: Mapping[str, str] = field(default_factory=dict)
     # the grades of a judge with its own scale, digits, and their meaning; empty: those of the kind
@@ -257,10 +234,9 @@ def agreement(a: pd.DataFrame, b: pd.DataFrame, *, resamples: int = 2000) -> pd.
     n : labels that both gave, of the same item and aspect.
     agreement, agreement_low, agreement_high : share of equal labels, with an exact interval.
     kappa, kappa_low, kappa_high : Cohen's; a difference counts by its square where labels have
-        distances (preferences, rubric scores).
-    within_one : the share at most one step apart, where labels have distances; else NaN.
+        distances (rubric scores).
 
-    Source: Cohen (1960, 1968). RAGChecker, section 4.2 (within one step: 90.95%).
+    Source: Cohen (1960, 1968).
     """
     a = current(a)
     b = current(b)
@@ -287,19 +263,13 @@ def agreement(a: pd.DataFrame, b: pd.DataFrame, *, resamples: int = 2000) -> pd.
 def _agreement(both: pd.DataFrame, kind: _LabelKind, resamples: int) -> dict[str, float]:
     first = both["label_a"]
     second = both["label_b"]
-    weights = None
-    within_one = math.nan
-    if kind.ordered:
-        weights = "quadratic"
-        steps = first.astype(float) - second.astype(float)
-        within_one = steps.abs().le(1).mean()
+    weights = "quadratic" if kind.ordered else None
     equal = binomial_ci(int((first == second).sum()), len(both))
     labels = list(dict.fromkeys([*kind.labels, *sorted({*first, *second})]))
     beyond_chance = kappa(
         first.tolist(), second.tolist(), weights=weights, labels=labels, resamples=resamples
     )
-    intervals = equal.columns("agreement") | beyond_chance.columns("kappa")
-    return {"n": len(both), **intervals, "within_one": within_one}
+    return {"n": len(both)} | equal.columns("agreement") | beyond_chance.columns("kappa")
 
 
 class Session:
@@ -307,8 +277,8 @@ class Session:
     shown.
 
     ``kind`` is a name in `LABEL_KINDS`, ``path`` the label file, which is read to resume. ``seed``
-    orders the items and each item's candidates, by a hash of seed and id: the order stays the same
-    when items are added or the session is resumed. None: as given. ``position`` is the index of the
+    orders the items by a hash of seed and id: the order stays the same when items are added or the
+    session is resumed. None: as given. ``position`` is the index of the
     item in ``items``, ``aspect`` what is asked next of it. ConfigError for items that do not fit
     the kind, or no annotator. The form in JupyterLab only draws it.
     """
@@ -358,11 +328,6 @@ class Session:
     def item(self) -> LabelItem:
         """The item at the position."""
         return self.items[self.position]
-
-    def candidates(self) -> list[str]:
-        """The names of the item's candidates, in the order in which they are shown."""
-        item = self.item
-        return sorted(item.candidates, key=lambda name: self._place(f"{item.id}/{name}"))
 
     def aspect_questions(self, item: LabelItem | None = None) -> dict[str, str]:
         """What is asked of an item: question by aspect."""
@@ -458,7 +423,7 @@ class Session:
         if key not in label_of_key:
             return False
         before = self._labels[self.item.id, self.aspect]
-        given = _Label(self._turned(label_of_key[key]), note)
+        given = _Label(label_of_key[key], note)
         self._write(self.item.id, self.aspect, given)
         self._given.append((self.position, self.aspect, before))
         if self._open(self.item):
@@ -474,21 +439,11 @@ class Session:
         append_labels(self.path, [dict(zip(LABEL_COLUMNS, cells, strict=True))])
         self._labels[item, aspect] = given
 
-    def _turned(self, label: str) -> str:
-        """A preference in the file is about the candidates as given: turn it round when the sides
-        are swapped.
-        """
-        if self.kind.name != "preference" or self.candidates() == list(self.item.candidates):
-            return label
-        return str(-int(label))
-
     def shown_label(self, aspect: str) -> str:
         """The key that gives the label which an aspect has; empty without one."""
         label = self._labels[self.item.id, aspect].label
-        if not label:
-            return ""
         key_of = {own: key for key, own in self._label_of_key().items()}
-        return key_of.get(self._turned(label), "")  # a label of another scale has no key
+        return key_of.get(label, "")  # a label of another scale has no key
 
 
 class _Label(NamedTuple):
@@ -505,10 +460,5 @@ def _check_items(items: Sequence[LabelItem], kind: _LabelKind) -> None:
         raise ConfigError(f"{len(items)} items with {len(ids)} ids", "one or more, an id each")
     aspects = "none: the kind has its own" if kind.aspects else "one per keypoint"
     for item in items:
-        if len(item.candidates) != kind.candidates:
-            raise ConfigError(
-                f"item {item.id!r} with {len(item.candidates)} candidates",
-                f"{kind.candidates} for {kind.name}",
-            )
         if bool(kind.aspects) == bool(item.aspects):
             raise ConfigError(f"item {item.id!r} with {len(item.aspects)} aspects", aspects)

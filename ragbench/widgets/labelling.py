@@ -1,6 +1,4 @@
-"""The labelling tool: grades, preferences, rubric scores, keypoint verdicts, drafts; by keyboard
-or mouse.
-"""
+"""The labelling tool: grades, rubric scores, keypoint verdicts, drafts; by keyboard or mouse."""
 
 from __future__ import annotations
 
@@ -87,16 +85,15 @@ class LabellingTool(Panel):
     Parameters
     ----------
     items : `ragbench.labelling.people.LabelItem` records; `ragbench.label_items` makes them of rows.
-    kind : "grade", "preference", "rubric", "keypoints" or "draft".
+    kind : "grade", "rubric", "keypoints" or "draft".
     annotator : name or initials of who labels.
     path : the label file; default ``data/results/labels/<kind>_<annotator>.csv``. Labels in it are
         resumed.
-    seed : of the order of items and candidates; None keeps the order given.
+    seed : of the order of items; None keeps the order given.
 
     ``session`` is the `ragbench.labelling.people.Session` behind the form.
 
-    Source: the thesis's grades (§2.4), RAGChecker's preferences (section 4.2), RAGEval's Figures 3
-    and 6.
+    Source: the thesis's grades (§2.4), RAGEval's Figures 3 and 6.
     """
 
     def __init__(

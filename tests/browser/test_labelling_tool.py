@@ -14,10 +14,6 @@ for answer in load_graded_answers("test")[:5]:
     row = {{"item": answer.meta["id"], "question": question.text, "answer": answer.text}}
     rows.append(row | {{"reference": question.answer, "references": question.facts()}})
 items = label_items(rows)"""
-TWO = f"""{IMPORTS}pair = {{"one": "It is red.", "two": "It is green."}}
-items = [people.LabelItem(f"p{{i}}", {{"Question": f"What colour is {{i}}?"}}, pair) for i in range(2)]"""
-
-
 class Form:
     """The tool in one cell's output, and its file."""
 
@@ -117,19 +113,3 @@ def test_a_note_is_typed_without_its_digits_becoming_labels(open_notebook, tmp_p
     assert form.rows()[0]["note"] == "see page 45"
     assert note.input_value() == ""
     assert not form.book.errors
-
-
-def test_preferences_by_keyboard_alone(open_notebook, tmp_path):
-    path = tmp_path / "ana.csv"
-    book = open_notebook([TWO, tool("preference", path)], theme="dark")
-    form = Form(book, path)
-    form.root.focus()  # where Tab leads
-    form.press("1", 1, "item 1 of 2")
-    form.press("ArrowUp")
-    form.press("5", 2)
-    form.press("3", 3)
-    form.press("4", 4, "item 2 of 2 · 1 done")
-    held = people.current(people.load_labels(form.path)).set_index("aspect")["label"].to_dict()
-    sign = 1 if held["correctness"] == "2" else -1
-    assert held == {"correctness": f"{2 * sign}", "completeness": "0", "overall": f"{sign}"}
-    assert not book.errors

@@ -88,7 +88,7 @@ def test_the_last_row_of_an_item_wins():
     assert held == [["q2", "3", "ana"], ["q1", "5", "ana"], ["q1", "2", "bo"]]
     other = row("q1", "1", kind="rubric", aspect="quality")
     assert people.current(table(*rows, other), "rubric").to_dict("records") == [other]
-    both = (row("p", "1", kind="preference", aspect=a) for a in ("correctness", "overall"))
+    both = (row("p", "1", kind="keypoints", aspect=a) for a in "12")
     aspects = table(*both)
     assert people.current(aspects).equals(aspects)
 
@@ -226,50 +226,8 @@ def test_the_order_is_set_by_the_seed_and_survives_new_items(tmp_path):
     assert [i for i in order(40, 0) if int(i[1:]) < 30] == orders[0]
 
 
-def preference_items(n):
-    return [
-        people.LabelItem(f"p{i}", {"Question": "Q"}, {"one": f"first {i}", "two": f"second {i}"})
-        for i in range(n)
-    ]
-
-
-def test_a_preference_is_stored_for_the_second_candidate_on_whichever_side_it_is_shown(tmp_path):
-    session = session_of(tmp_path, preference_items(20), "preference")
-    sides = {}
-    for _ in range(20):
-        sides[session.item.id] = session.candidates()[1]
-        for _ in range(3):
-            session.press("5")  # whatever stands on the right is much better
-    assert set(sides.values()) == {"one", "two"}
-    stored = people.load_labels(tmp_path / "l.csv")
-    assert stored.groupby("item")["aspect"].nunique().tolist() == [3] * 20
-    right = stored["item"].map(sides)
-    assert stored["label"].tolist() == right.map({"two": "2", "one": "-2"}).tolist()
-    session.go(3)
-    assert session.shown_label("overall") == "5"
-
-
-def test_a_preference_asks_three_things_before_the_next_item(tmp_path):
-    session = session_of(tmp_path, preference_items(2), "preference")
-    first = session.item.id
-    asked = []
-    for _ in range(3):
-        asked.append(session.aspect)
-        assert session.item.id == first
-        session.press("3")
-    assert asked == ["correctness", "completeness", "overall"]
-    assert session.item.id != first
-    session.go(0)
-    session.step_aspect(1)
-    assert (session.item.id, session.aspect) == (first, "completeness")
-    session.step_aspect(-1)
-    assert session.aspect == "correctness"
-    session.press("1")  # a correction, then what is open
-    assert (session.item.id != first, session.aspect) == (True, "correctness")
-
-
 def test_keypoints_are_asked_one_by_one(tmp_path):
-    item = people.LabelItem("q1", {"Answer": "A"}, {}, {"1": "point one", "2": "point two"})
+    item = people.LabelItem("q1", {"Answer": "A"}, {"1": "point one", "2": "point two"})
     session = session_of(tmp_path, [item], "keypoints")
     session.press("1")
     session.press("2")
@@ -298,8 +256,6 @@ def test_a_label_that_could_not_be_written_does_not_count(tmp_path, monkeypatch)
         (grade_items(1) * 2, "grade", "ana", "2 items with 1 ids"),
         (grade_items(1), "grades", "ana", "did you mean 'grade'"),
         (grade_items(1), "grade", " ", "no annotator"),
-        (grade_items(1), "preference", "ana", "2 for preference"),
-        (preference_items(1), "grade", "ana", "with 2 candidates"),
         (grade_items(1), "keypoints", "ana", "with 0 aspects"),
     ],
 )
@@ -322,23 +278,16 @@ def test_agreement_by_hand():
     assert agreed["agreement"] == pytest.approx(0.7)
     assert agreed["kappa"] == pytest.approx(0.4)
     assert agreed["kappa_low"] < 0.4 < agreed["kappa_high"]
-    assert math.isnan(agreed["within_one"])  # grades are categories
     fewer = people.agreement(a.iloc[:9], b.iloc[2:], resamples=0).iloc[0]
     assert fewer["n"] == 7
 
 
-def test_preferences_are_compared_by_aspect_with_distance():
-    rng = np.random.default_rng(3)
-    one, two = rng.integers(-2, 3, (2, 60))
-    a = ratings(map(str, one), "ana", "preference", "overall")
-    b = ratings(map(str, two), "bo", "preference", "overall")
-    by_aspect = people.agreement(a, b, resamples=0).set_index("aspect")
-    assert list(by_aspect.index) == ["correctness", "completeness", "overall"]
-    mine = by_aspect.loc["overall"]
+def test_rubric_scores_are_compared_with_distance():
+    one, two = np.random.default_rng(3).integers(0, 6, (2, 60))
+    a = ratings(map(str, one), "ana", "rubric", "quality")
+    b = ratings(map(str, two), "bo", "rubric", "quality")
+    (mine,) = people.agreement(a, b, resamples=0).to_dict("records")
     assert mine["kappa"] == pytest.approx(cohen_kappa_score(one, two, weights="quadratic"))
-    assert mine["within_one"] == pytest.approx(np.mean(np.abs(one - two) <= 1))
-    assert by_aspect.loc["correctness", "n"] == 0
-    assert math.isnan(by_aspect.loc["correctness", "agreement"])
 
 
 def test_verdicts_on_keypoints_are_pooled():
@@ -482,7 +431,6 @@ def test_only_the_keys_of_the_kind_have_buttons(tmp_path):
     for kind, items, keys in (
         ("grade", grade_items(1), "54231"),
         ("rubric", grade_items(1), "012345"),
-        ("preference", preference_items(1), "12345"),
     ):
         form = tool(tmp_path / kind, kind=kind, items=items)
         assert "".join(words[0] for words in shown_buttons(form)) == keys
@@ -497,13 +445,9 @@ def test_wrong_stands_where_the_codebook_has_it_and_has_its_colour(tmp_path):
     assert not {"rb-wrong", "rb-right"} & {*button(rubric, "4")._dom_classes}
 
 
-def test_texts_are_shown_as_they_are_and_names_of_candidates_are_not(tmp_path):
-    candidates = {"secret writer": "T1", "ours": "T2"}
-    item = people.LabelItem("d", {"Topic": "a < b & <script>"}, candidates)
-    form = tool(tmp_path, kind="preference", items=[item])
-    shown = form._item.value + form._asked.value + form._head.value
-    assert "a &lt; b &amp; &lt;script&gt;" in shown
-    assert not re.search("secret|ours", shown)
+def test_texts_are_shown_as_they_are(tmp_path):
+    item = people.LabelItem("d", {"Topic": "a < b & <script>"})
+    assert "a &lt; b &amp; &lt;script&gt;" in tool(tmp_path, items=[item])._item.value
 
 
 def test_agreement_is_shown_when_all_items_are_labelled_or_on_the_button(tmp_path):
