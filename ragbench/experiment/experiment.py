@@ -9,7 +9,7 @@ from importlib.machinery import SourceFileLoader
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import pandas as pd
 import yaml
@@ -159,11 +159,7 @@ def _in_words(error: ValidationError) -> ConfigError:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.2's plain values: ``010``, ``1:30``, ``no`` and ``on`` are texts, and so is every key,
-    as written.
-    """
-
-    yaml_implicit_resolvers: ClassVar[dict[str, list]] = {}
+    """YAML whose keys are texts, as written, each once."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:
         """Read a mapping; PyYAML would keep the last of two equal keys in silence."""
@@ -175,18 +171,6 @@ class _Loader(yaml.SafeLoader):
                 )
             mapping[key.value] = self.construct_object(value, deep=True)
         return mapping
-
-
-for _tag, _pattern, _first in (
-    ("null", r"~|null|", "~n"),
-    ("bool", r"true|false", "tf"),
-    ("int", r"[-+]?(0|[1-9]\d*)", "-+0123456789"),
-    ("float", r"[-+]?(0|[1-9]\d*)(\.\d*)?([eE][-+]?\d+)?", "-+0123456789"),
-):
-    _characters = [*_first, ""] if _tag == "null" else [*_first]
-    _Loader.add_implicit_resolver(
-        f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})$"), _characters
-    )
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

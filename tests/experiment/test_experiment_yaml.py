@@ -159,8 +159,6 @@ def test_a_file_that_cannot_work_is_told_with_its_key(tmp_path, text, message):
         ("name: 1.10", "name is 1.1"),
         ("chunker: {use: token_chunks, size: 60, overlap: 0,2}", "unknown option"),
         ("chunker:\n  use: token_chunks\n  overlap: 0,2", "chunker.token_chunks"),
-        ("k: 010", "k is '010'"),
-        ("N: [1:30]", "N is '1:30'"),
         ("begin_token: on", "begin_token is 'on'"),
     ],
 )
