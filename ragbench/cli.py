@@ -1,6 +1,6 @@
 """The command line ``ragbench``: each command is a function, its parameters are its arguments.
 
-What is no command is a function: `ragbench.audit_rows`, `ragbench.measure_judge`,
+Other things are functions: `ragbench.audit_rows`, `ragbench.measure_judge`,
 `ragbench.Cassette`.
 """
 
@@ -12,8 +12,6 @@ import io
 import os
 import re
 import shlex
-import signal
-import subprocess
 import sys
 import warnings
 from collections import Counter
@@ -173,11 +171,6 @@ def _add_argument(command: argparse.ArgumentParser, parameter: inspect.Parameter
     command.add_argument(parameter.name, **settings)
 
 
-def _shell_word(text: str) -> str:
-    """Quote a word for this system's shell: cmd.exe does not know single quotes."""
-    return subprocess.list2cmdline([text]) if os.name == "nt" else shlex.quote(text)
-
-
 def _as_flags(message: str, in_yaml: bool) -> str:
     """Write what a message says in Python's words as the flags of the command line, or as keys of
     experiment.yaml; name a page of the manual where it lies, in a folder of `init` under help/.
@@ -193,7 +186,7 @@ def _as_flags(message: str, in_yaml: bool) -> str:
         theirs = match[2] or "YOURS"
         if in_yaml:
             return f"fields: {{{match[1]}: {theirs}}}"
-        return f"--columns {match[1]}={_shell_word(theirs)}"
+        return f"--columns {match[1]}={shlex.quote(theirs)}"
 
     message = re.sub(pairs, flag, message)
     if in_yaml:
@@ -230,8 +223,8 @@ def _init(name: str) -> None:
     missing = [check for check in doctor.checks() if not (check.ok or check.optional)]
     if missing:
         print(f"first:\n{_check_lines(missing)}")
-    experiment = _shell_word(os.path.relpath(project / "experiment.yaml"))
-    lab = f"ragbench lab {_shell_word(name)}"
+    experiment = shlex.quote(os.path.relpath(project / "experiment.yaml"))
+    lab = f"ragbench lab {shlex.quote(name)}"
     print(f"next: ragbench plan {experiment}; ragbench run {experiment}; {lab}")
 
 
@@ -340,7 +333,7 @@ def _run(experiment: str = ".") -> int:
         print(_as_flags(f"\nretrieval alone: answers need a generator; {TWO_WAYS}\n", True))
     if len(failed):
         print("run it again to ask the failed prompts once more; the other replies are recorded")
-    print(f"next: ragbench export {_shell_word(folder)} --to FOLDER")
+    print(f"next: ragbench export {shlex.quote(folder)} --to FOLDER")
     return int(len(failed) > 0)
 
 
@@ -525,9 +518,7 @@ def _folders(publish: bool, is_live: bool, is_limited: bool) -> dict[str, str]:
 
 
 @_command("lab")
-def _lab(
-    folder: str | None = None, *, port: int | None = None, no_browser: bool = False
-) -> int | None:
+def _lab(folder: str | None = None, *, port: int | None = None, no_browser: bool = False) -> None:
     """Open JupyterLab on the notebooks."""
     root = project_root()
     if folder:
@@ -542,13 +533,13 @@ def _lab(
     os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
     # what Jupyter starts before a kernel imports from its working directory, too
     os.chdir(here)
-    return _become(_lab_command(root, port, no_browser))
+    command = _lab_command(root, port, no_browser)
+    os.execv(command[0], command)
 
 
 def _lab_command(root: Path, port: int | None, no_browser: bool) -> list[str]:
     # -P: a json.py of the working directory is not imported in place of Python's
     command = [sys.executable, "-P", "-m", "jupyterlab", "--notebook-dir", str(root)]
-    command.append("--ContentsManager.pre_save_hook=ragbench.notebooks.before_saving")
     starts = (*sorted(root.glob("notebooks/00_*.ipynb")), *sorted(root.glob("*.ipynb")))
     if starts:
         command.append(str(starts[0]))
@@ -559,15 +550,6 @@ def _lab_command(root: Path, port: int | None, no_browser: bool) -> list[str]:
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
     return command
-
-
-def _become(command: list[str]) -> int | None:
-    """Go on as another program; Windows knows no such thing and waits for it."""
-    if os.name != "nt":
-        os.execv(command[0], command)
-    process = subprocess.Popen(command)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for that program
-    return process.wait()
 
 
 @_command("data fetch")

@@ -156,7 +156,6 @@ def lab(chromium, tmp_path_factory):
         f"--IdentityProvider.token={TOKEN}",
         "--LabApp.expose_app_in_browser=True",
         # as `ragbench lab` has it
-        "--ContentsManager.pre_save_hook=ragbench.notebooks.before_saving",
     ]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
