@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import json
 import logging
-import os
 import re
 import time
 from collections import deque
@@ -43,9 +42,7 @@ from ragbench.llm.wire import OllamaServer, Transport
 
 log = logging.getLogger("ragbench.llm")
 _KEY_CHARS = 12  # shorter ones are ordinary words: "test", "not-needed"
-TRACING_VARIABLE = "RAGBENCH_TRACING"  # set: LangSmith may trace what `ask` sends
 _PUBLIC = ("https://api.openai.com/v1",)
-_NO_TEMPLATE = "{{ .Prompt }}"  # what Ollama makes of a model file without one
 
 
 @dataclass(slots=True)
@@ -230,11 +227,10 @@ class Endpoint:
 
     def call(self, messages: Sequence[dict], schema: dict | None) -> Received:
         """Send one request and wait for its last byte. Raises CallError."""
-        # LANGSMITH_TRACING of the environment would send every prompt out.
-        traced = None if os.environ.get(TRACING_VARIABLE) else False
         start = time.perf_counter()
         try:
-            with tracing_context(enabled=traced):
+            # LANGSMITH_TRACING of the environment would send every prompt out
+            with tracing_context(enabled=False):
                 got = self.complete(messages, schema)
             got.text = mask(got.text, self.secrets)
             got.thinking = mask(got.thinking, self.secrets)
@@ -403,9 +399,6 @@ class _OllamaEndpoint(Endpoint):
         self.shown = _shown(shown)
         numbers = [int(number) for number in re.findall(r"\d+", self.version)[:2]]
         self._counts_cached = numbers >= [0, 30]
-        if str(shown.get("template", "")).strip() == _NO_TEMPLATE:
-            what = "%s has no chat template: prompts are sent as plain text; "
-            log.warning(what + "write TEMPLATE into its Modelfile", self.model)
         bound = re.search(r"^num_predict\s+(-?\d+)", shown.get("parameters") or "", re.MULTILINE)
         if bound and self._bound_is_the_steps:
             # The key keeps the step's bound: with the digest, which stands for the Modelfile, it

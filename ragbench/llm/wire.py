@@ -18,7 +18,6 @@ import socket
 import ssl
 import threading
 import time
-import urllib.request
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
@@ -29,7 +28,6 @@ import ollama
 
 from ragbench.errors import ConfigError
 
-MAX_BYTES = 64 * 2**20  # of one answer of a server; 100,000 tokens come in some 20 MB of stream
 OLLAMA_HOST = "http://localhost:11434"
 _CONNECT_S = 10.0
 _ASK_S = 10.0  # for what is asked beside the prompts
@@ -49,10 +47,10 @@ def estimate_tokens(text: str) -> int:
 
 
 class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """Under the clients of a model: completes requests, bounds replies in size and time.
+    """Under the clients of a model: completes requests, and bounds the time of replies.
 
-    ``verify`` is of httpx's transport, which is made at the first request: a proxy or certificate
-    that cannot be used troubles no replay. The timeout of a request holds
+    ``verify`` is of httpx's transport, which is made at the first request: a certificate that
+    cannot be used troubles no replay. The timeout of a request holds
     until the first byte of its reply, and from there to the last one. ``port`` gives that of a
     server which is started at the first request.
     """
@@ -74,7 +72,7 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """Send a request."""
         self._complete(request, request.read())
         if self._inner is None:
-            self._inner = _opened(httpx.HTTPTransport, request.url, self._verify)
+            self._inner = _opened(httpx.HTTPTransport, self._verify)
         request.extensions["trace"] = self._note_connection
         seconds = request.extensions["timeout"]["read"]
         # httpx's limit is on each piece: a server can say "100 Continue" for ever
@@ -88,7 +86,7 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._complete(request, await request.aread())
         loop = asyncio.get_running_loop()  # connections are of the loop that opened them
         if self._async is None or self._async[0] is not loop:
-            self._async = loop, _opened(httpx.AsyncHTTPTransport, request.url, self._verify)
+            self._async = loop, _opened(httpx.AsyncHTTPTransport, self._verify)
         return await self._async[1].handle_async_request(request)
 
     def _complete(self, request: httpx.Request, content: bytes) -> None:
@@ -99,8 +97,6 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             content = _with_fields(request.url, content)
             request.stream = httpx.ByteStream(content)
             request.headers["content-length"] = str(len(content))
-        # a small compressed reply can be gigabytes
-        request.headers["accept-encoding"] = "identity"
         timeout = request.extensions["timeout"]
         timeout["connect"] = min(timeout["connect"] or math.inf, _CONNECT_S)
 
@@ -145,11 +141,7 @@ class _Bounded(httpx.SyncByteStream):
         self._end = time.monotonic() + (seconds or math.inf)
 
     def __iter__(self) -> Iterator[bytes]:
-        bytes_left = MAX_BYTES
         for piece in self._stream:
-            bytes_left -= len(piece)
-            if bytes_left < 0:
-                raise httpx.RemoteProtocolError(f"a reply of more than {MAX_BYTES:,} bytes")
             if time.monotonic() > self._end:
                 raise httpx.ReadTimeout("the deadline is over")
             yield piece
@@ -186,27 +178,15 @@ def _with_fields(url: httpx.URL, content: bytes) -> bytes:
 # -- the way to a server
 
 
-def _proxy_for(url: httpx.URL) -> str | None:
-    """Return the proxy that the environment names for an address; this machine needs none."""
-    if url.host in ("localhost", "::1") or url.host.startswith("127."):
-        return None
-    if urllib.request.proxy_bypass(url.host):
-        return None
-    proxies = urllib.request.getproxies()
-    return proxies.get(url.scheme) or proxies.get("all")
-
-
-def _opened(kind: Any, url: httpx.URL, verify: Any) -> Any:
+def _opened(kind: Any, verify: Any) -> Any:
     certificates = os.environ.get("SSL_CERT_FILE")
-    proxy = _proxy_for(url)
     try:
         if verify is True:
             verify = _trusted(certificates)
-        limits = httpx.Limits(max_connections=None, keepalive_expiry=5.0)
-        return kind(limits=limits, verify=verify, proxy=proxy)
-    except (ImportError, OSError, ValueError) as error:  # a package for SOCKS, a certificate's file
-        what = f"proxy {proxy}, SSL_CERT_FILE {certificates}"
-        raise httpx.ConnectError(f"{type(error).__name__}: {error}; {what}") from None
+    except OSError as error:
+        raise httpx.ConnectError(f"{error}; SSL_CERT_FILE {certificates}") from None
+    limits = httpx.Limits(max_connections=None, keepalive_expiry=5.0)
+    return kind(limits=limits, verify=verify)
 
 
 @functools.lru_cache(maxsize=4)
@@ -256,9 +236,8 @@ def full_address(host: str, port: int, path: str = "") -> str:
 
 
 class OllamaServer:
-    """A server of Ollama, by one rule for chat, embedding and doctor.
-
-    This machine is asked directly, others as the environment's proxies say.
+    """A server of Ollama, by one rule for chat, embedding and doctor. It is asked directly,
+    whatever proxy the environment names.
 
     Parameters
     ----------
@@ -288,8 +267,8 @@ class OllamaServer:
                 "an address of Ollama, without /v1",
                 "leave out /v1, or name the model openai:NAME",
             )
-        # A redirect's address would get the prompts, and every header but Authorization. Proxies of
-        # the environment are read by the transport: httpx refuses a NO_PROXY such as [::1].
+        # A redirect's address would get the prompts, and every header but Authorization. httpx
+        # refuses a NO_PROXY such as [::1].
         self.settings = {"follow_redirects": False, "trust_env": False, **(settings or {})}
         self.settings["headers"] = _with_key(self.settings.get("headers"), api_key)
         self.wire = self.settings.get("transport")

@@ -14,6 +14,8 @@ for answer in load_graded_answers("test")[:5]:
     row = {{"item": answer.meta["id"], "question": question.text, "answer": answer.text}}
     rows.append(row | {{"reference": question.answer, "references": question.facts()}})
 items = label_items(rows)"""
+
+
 class Form:
     """The tool in one cell's output, and its file."""
 

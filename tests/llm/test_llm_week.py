@@ -28,7 +28,7 @@ from ragbench.doctor import checks
 from ragbench.embedding import make_embedder
 from ragbench.errors import ModelError
 from ragbench.llm import Cassette, Interrupted, Usage, ask, chat_model, plan
-from ragbench.llm.endpoints import TRACING_VARIABLE, Endpoint
+from ragbench.llm.endpoints import Endpoint
 from ragbench.llm.wire import Transport
 
 FAST = {"backoff_s": 0.01, "progress": False}
@@ -168,47 +168,6 @@ def test_a_run_whose_labels_all_fail_ends_after_a_few(fake, good, asked):
 # -- the wire
 
 
-@pytest.mark.parametrize(
-    ("host", "proxy"),
-    [
-        ("http://localhost:11434", None),
-        ("http://127.0.0.1:1", None),
-        ("http://[::1]:1", None),
-        ("http://gpu1:11434", "http://proxy:3128"),
-        ("http://inside:11434", None),
-    ],
-)
-def test_loopback_is_asked_directly_and_others_by_the_environments_proxy(host, proxy, monkeypatch):
-    monkeypatch.setenv("http_proxy", "http://proxy:3128")
-    monkeypatch.setenv("no_proxy", "inside,[::1]")
-    proxies = []
-
-    def transport(proxy, verify, **_):
-        proxies.append(proxy)
-        assert verify.verify_mode == ssl.CERT_REQUIRED
-        return httpx.MockTransport(lambda request: httpx.Response(200))
-
-    monkeypatch.setattr(httpx, "HTTPTransport", transport)
-    httpx.Client(transport=Transport()).get(host)
-    assert proxies == [proxy]
-
-
-@pytest.mark.parametrize("what", ["chat", "embedding", "doctor"])
-def test_a_server_behind_a_proxy_is_reached_through_it_by_whatever_asks(what, monkeypatch):
-    host = "http://gpu1.example:11434"
-    with FakeOllama() as proxy:  # the double is no proxy, but is asked
-        monkeypatch.setenv("http_proxy", proxy.url)
-        monkeypatch.setenv("OLLAMA_HOST", host)
-        if what == "chat":
-            ask("ollama:llama3:8b", ["p"], **FAST)
-        elif what == "embedding":
-            with pytest.raises(ModelError):
-                make_embedder("ollama:bge-m3").embedder.embed_array(["p"])
-        else:
-            checks()
-    assert proxy.calls or proxy.other
-
-
 @pytest.fixture
 def certificate(tmp_path, monkeypatch):
     """The file of a certificate that a server has signed by itself, and of its key."""
@@ -250,27 +209,22 @@ def test_a_certificate_of_ones_own_is_named_trusted_by_its_file_or_not_looked_at
         assert checks()[-1].ok
 
 
-@pytest.mark.parametrize(
-    ("variable", "value"), [("SSL_CERT_FILE", "/no/such/file"), ("all_proxy", "socks5://proxy:1")]
-)
-def test_an_environment_that_cannot_be_used_troubles_no_replay(
-    fake, tmp_path, monkeypatch, variable, value
-):
+def test_a_certificate_that_cannot_be_read_troubles_no_replay(fake, tmp_path, monkeypatch):
     host = "http://gpu1.example:11434"
     path = tmp_path / "c.sqlite"
     ask(fake.model(digest=DIGEST), ["p"], cassette=path, **FAST)
-    monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file")
 
     def refuse(*arguments, **named):
         raise FileNotFoundError(2, "No such file or directory")
 
-    if variable == "SSL_CERT_FILE":  # the tests read no certificates else
-        monkeypatch.setattr("ssl.SSLContext.load_verify_locations", refuse)
+    # the tests read no certificates else
+    monkeypatch.setattr("ssl.SSLContext.load_verify_locations", refuse)
     tape = Cassette(path, "replay")
     model = chat_model("ollama:llama3:8b", host=host)
     assert ask(model, ["p"], cassette=tape)[0].cached
     (reply,) = ask(model, ["p"], **FAST)
-    assert (reply.error.kind, value in str(reply.error)) == ("down", True)
+    assert (reply.error.kind, "/no/such/file" in str(reply.error)) == ("down", True)
 
 
 def test_a_busy_server_is_waited_for_with_pauses_as_long_as_patience_lasts():
@@ -313,13 +267,11 @@ class Watching(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=said)])
 
 
-def test_prompts_are_not_traced_unless_asked_for_by_name(monkeypatch):
+def test_prompts_are_not_traced(monkeypatch):
     monkeypatch.setenv("LANGSMITH_TRACING", "true")
     monkeypatch.setenv("LANGSMITH_ENDPOINT", "http://127.0.0.1:9")
     get_env_var.cache_clear()
     assert ask(Watching(), ["p"], **FAST)[0].text == "traced: False"
-    monkeypatch.setenv(TRACING_VARIABLE, "1")
-    assert ask(Watching(), ["p"], **FAST)[0].text == "traced: True"
     get_env_var.cache_clear()
 
 
@@ -332,13 +284,6 @@ def test_ctrl_c_lets_go_of_the_call_under_way_though_the_server_says_nothing():
         fake.wait_for_quiet(10)
         assert time.monotonic() - began < 10
         assert fake.under_way == 0
-
-
-@pytest.mark.parametrize(("template", "said"), [("{{ .Prompt }}", 1), ("{{ .Messages }}", 0)])
-def test_a_model_without_a_chat_template_is_said(fake, caplog, template, said):
-    fake.template = template
-    ask(fake.model(), ["p", "q"], **FAST)
-    assert caplog.text.count("no chat template") == said
 
 
 @pytest.mark.parametrize(

@@ -70,26 +70,6 @@ def test_shift_is_sent_only_where_prompt_and_answer_could_reach_the_window(words
     assert call.body.get("shift") is sent
 
 
-@pytest.mark.parametrize("status", [200, 500, 503])
-def test_a_reply_without_bound_is_refused_and_not_read_to_its_end(status):
-    sent = []
-
-    def endless():
-        for _ in range(200):
-            sent.append(1)
-            yield b" " * 1_000_000
-
-    def handle(request):
-        if request.url.path != "/api/chat":
-            return httpx.Response(404)
-        return httpx.Response(status, content=endless())
-
-    wire = {"transport": httpx.MockTransport(handle)}
-    reply = ask(chat_model("ollama:x", digest="d", client_kwargs=wire), ["p"], retries=0)[0]
-    assert (reply.error.kind, "more than 67,108,864 bytes" in str(reply.error)) == ("server", True)
-    assert len(sent) < 70
-
-
 def test_a_server_below_a_path_is_asked_to_refuse_what_does_not_fit_too():
     bodies = {}
 
