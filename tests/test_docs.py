@@ -2,6 +2,7 @@
 file is left out.
 """
 
+import ast
 import importlib
 import inspect
 import json
@@ -390,10 +391,26 @@ def test_the_manual_names_the_columns_that_a_metric_needs(metric):
     assert told == set(needs.split(", ")) & set(words.values())
 
 
-def test_a_message_that_the_page_of_reliability_quotes_is_one_of_the_code():
-    sources = [path.read_text(encoding="utf-8") for path in Path(rb.__file__).parent.rglob("*.py")]
-    code = "\n".join(sources)
-    prose = re.sub(r"`[^`]*`", "", text_of("docs/reliability.md"))
-    quoted = [words for words in re.findall('"([^"]*)"', prose) if " " in words]
-    assert len(quoted) >= 3
-    assert [words for words in quoted if words not in code] == []
+def strings_of_the_code():
+    """Every string of the package that is no docstring."""
+    strings = []
+    for path in Path(rb.__file__).parent.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
+        strings += [str(node.value) for node in constants if id(node) not in docstrings]
+    return "\n".join(strings)
+
+
+def test_what_a_page_puts_in_double_quotes_is_said_by_the_code():
+    """In prose double quotes are for messages; what texts say is in backticks or italics. Every
+    row of docs/tried.md is run by a test of its own.
+    """
+    code = strings_of_the_code()
+    quoted = {}
+    for page in PAGES:
+        prose = re.sub(r"```.*?```|`[^`]*`", "", text_of(page), flags=re.DOTALL)
+        quoted |= {words: page.name for words in re.findall(r'"([^"\n]*)"', prose) if " " in words}
+    messages = {words: page for words, page in quoted.items() if page != "tried.md"}
+    assert len(messages) >= 3
+    assert {words: page for words, page in messages.items() if words not in code} == {}
