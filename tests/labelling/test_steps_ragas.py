@@ -1,8 +1,11 @@
 """RAGAS's model steps and its baselines through a loopback server."""
 
+import gzip
 import json
 import math
+import re
 
+import numpy as np
 import pytest
 from checks import refusals
 from fake_ollama import FakeOllama
@@ -10,12 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from label_replies import verdicts
 
+import recorded
+from ragbench.data import load_minihop
 from ragbench.errors import DataError
 from ragbench.labelling.preferences import better_of_two
 from ragbench.labelling.statements import ModelRagas
-from ragbench.metrics.reference_free import ExtractedSentences
+from ragbench.llm import Cassette
+from ragbench.metrics.reference_free import ExtractedSentences, answer_relevance
+from ragbench.paths import packaged_data, project_root
 
 QUIET = {"progress": False, "retries": 0}
+OTHER = "steps_questions_unnamed"
+DEMONSTRATIONS = packaged_data("recordings", "demonstrations.jsonl.gz")
 RANKING = "steps_gpt_ranking_answer_relevance"
 
 
@@ -64,6 +73,44 @@ def test_a_name_of_the_demonstration_that_no_text_has_makes_a_label_unread(
         (made,) = ModelRagas(server.model(), n=1, **QUIET).questions([answer])
     assert made == ((question,) if is_read else None)
     assert ("1 of 1 labels (questions)" in caplog.text) != is_read
+
+
+def test_the_page_counts_what_a_real_model_copied_from_two_demonstrations(tmp_path, minilm):
+    answers, replies = {}, {}
+    with gzip.open(DEMONSTRATIONS, "rt", encoding="utf-8") as lines:
+        for record in map(json.loads, lines):
+            prompt = record["request"]["messages"][0]["content"]
+            answer = prompt.split("Answer:\n")[1].split("\n\nReply")[0]
+            answers[record["prompt_id"]] = answer
+            asked = "steps_questions" if "Ada Brook" in prompt else "steps_questions_unnamed"
+            replies[asked, answer] = json.loads(record["answer"]["text"])["questions"]
+    texts = {q.id: q.text for q in load_minihop().questions}
+    vectors = minilm.embed_documents([texts[name] for name in answers])
+    model = recorded.RECORDINGS["qwen"].chat_model()
+    with Cassette(tmp_path / "replies.sqlite") as cassette:
+        cassette.import_(DEMONSTRATIONS)
+        for prompt, shown in (("steps_questions", "Tarn|Brook"), (OTHER, "bridge|spring")):
+            ragas = ModelRagas(model, minilm, prompt=prompt, cassette=cassette, progress=False)
+            unread = ragas.questions([*answers.values()]).count(None)
+            copied = nearest = 0
+            relevance = []
+            for place, answer in enumerate(answers.values()):
+                made = replies[prompt, answer]
+                copied += {*re.findall(shown, " ".join(made))} > {*re.findall(shown, answer)}
+                of_made = minilm.embed_documents(made)
+                scores = [answer_relevance(vector, of_made) for vector in vectors]
+                nearest += int(np.argmax(scores) == place)
+                relevance.append(scores[place])
+            cells = (
+                f"| {copied} of {len(answers)} | {unread} | {nearest} | {np.mean(relevance):.3f} ["
+            )
+            assert cells.replace(" 0.", " .") in row_of(prompt)
+
+
+def row_of(prompt):
+    page = (project_root() / "docs" / "models.md").read_text(encoding="utf-8")
+    (row,) = re.findall(rf"^\| `{prompt}`.*", page, re.M)
+    return row
 
 
 @pytest.mark.parametrize("joint", [False, True])
