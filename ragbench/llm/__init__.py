@@ -6,7 +6,7 @@ one call) over ``wire`` -> ``asking`` (many prompts in threads, one Reply each) 
 under which key). Before a run: ``planning``.
 """
 
-from ragbench.llm.asking import Interrupted, ask
+from ragbench.llm.asking import ask
 from ragbench.llm.cassette import Cassette
 from ragbench.llm.endpoints import Endpoint, model_name
 from ragbench.llm.failures import KINDS, CallError

@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, cast
 
 from ragbench.errors import ConfigError
 from ragbench.llm.cassette import Cassette, Keys, canonical
@@ -35,17 +35,6 @@ _MOST_DRAFT = 4000  # characters of a failed draft that its repair shows
 _NOT_YET = "not answered yet"
 _RECORDED = ("text", "raw", "finish", "seconds", "repairs", "attempts", "held")  # of a Reply
 _WITH_NUM_CTX = "name the model ollama:NAME, with a num_ctx that holds the prompt"
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C (or "Interrupt kernel") during ``ask``.
-
-    ``replies`` holds what was done, the rest as failures.
-    """
-
-    def __init__(self, message: str, replies: list[Reply]) -> None:
-        super().__init__(message)
-        self.replies = replies
 
 
 class AskOptions(TypedDict, total=False):
@@ -113,8 +102,8 @@ def ask(
         (``"keep"``, for generated answers).
 
     Raises CallError for a prompt that is not on the cassette in replay mode, and for two digests
-    under one name; Interrupted (a KeyboardInterrupt) on Ctrl-C: its ``replies`` hold what is done,
-    the cassette has it too.
+    under one name. KeyboardInterrupt, on Ctrl-C or "Interrupt kernel", says how many replies are
+    done; the cassette has them.
     """
     endpoint = Endpoint.of(model, num_predict, deadline_s)
     if isinstance(cassette, str | os.PathLike):
@@ -126,7 +115,7 @@ def ask(
         recorder.replay(tasks, strict=on_miss == "raise")
     elif tasks:
         _run(recorder, tasks, concurrency, progress)
-    replies = recorder.replies(tasks)
+    replies = [cast("Reply", task.reply) for task in tasks]
     _log_failures(replies, step)
     return replies
 
@@ -366,18 +355,13 @@ class _Recorder:
         if self.cassette is not None:
             self.cassette.withdraw([task.key for task in asked])
 
-    def replies(self, tasks: list[_Task]) -> list[Reply]:
-        """Return one reply per prompt, a failure of kind ``interrupted`` where there is none."""
-        not_yet = self.endpoint.fail("interrupted", _NOT_YET)
-        return [task.reply or self.reply(task, not_yet) for task in tasks]
-
-    def interrupted(self, tasks: list[_Task]) -> Interrupted:
-        """Build the exception of a Ctrl-C."""
-        kept = "in .replies"
+    def how_far(self, tasks: list[_Task]) -> str:
+        """Say what is done at a Ctrl-C."""
+        kept = "no cassette has them"
         if self.cassette is not None:
             kept = f"recorded on {self.cassette.path.name}, run again to go on"
         done = sum(task.reply is not None for task in tasks)
-        return Interrupted(f"{done} of {len(tasks)} replies are done ({kept})", self.replies(tasks))
+        return f"{done} of {len(tasks)} replies are done ({kept})"
 
 
 # -- a run
@@ -400,7 +384,7 @@ def _run(
             _ask_missing(worker, tasks, concurrency)
         except KeyboardInterrupt:
             worker.stop(recorder.endpoint.fail("interrupted", _NOT_YET))
-            raise recorder.interrupted(tasks) from None
+            raise KeyboardInterrupt(recorder.how_far(tasks)) from None
     if worker.broken is not None:
         raise worker.broken
     if worker.error is not None:
@@ -541,7 +525,7 @@ class _Worker:
         if error.kind == "busy":
             return waited_s <= self.rules.patience_s
         if error.kind == "down":
-            # a server that answers with a redirect or a page is no server that is away
+            # a server that answers with a redirect or a page is not away
             return self.endpoint.spoke and not error.status and waited_s <= OUTAGE_S
         retries = self.rules.retries
         if error.kind == "timeout":

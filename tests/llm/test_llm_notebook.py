@@ -70,7 +70,10 @@ def test_a_cell_asks_shows_progress_and_survives_an_interrupt(kernel, tmp_path):
         reply = client.get_shell_msg(timeout=120)
         while reply["parent_header"].get("msg_id") != message:
             reply = client.get_shell_msg(timeout=120)
-        assert (reply["content"]["status"], reply["content"]["ename"]) == ("error", "Interrupted")
+        assert (reply["content"]["status"], reply["content"]["ename"]) == (
+            "error",
+            "KeyboardInterrupt",
+        )
         done = int(
             re.match(
                 r"(\d+) of 100 replies are done \(recorded on c.sqlite", reply["content"]["evalue"]
