@@ -39,9 +39,8 @@ _HELP = {
     "checker": "the model that checks claims in its place: ollama:bespoke-minicheck",
     "code": "a Python file with metrics or labels of your own; it is run",
     "columns": "OURS=YOURS, such as question=query",
-    "documents": "folder of texts, or a file; of documents to make: how many (default 10)",
+    "documents": "folder of texts, or a file",
     "data": "folder of data sets, in place of RAGBENCH_DATA",
-    "domain": "its name, such as finance",
     "embedder": "such as ollama:bge-m3 (default: MiniLM)",
     "experiment": "YAML file, or folder with experiment.yaml (default: this one)",
     "folder": "made by ragbench init (default: the checkout, or this folder)",
@@ -61,10 +60,8 @@ _HELP = {
     "publish": "write over the checkout's own notebooks, figures and ledger",
     "questions": "JSON in HotpotQA's shape, JSON lines or CSV",
     "run": "name or folder of a run",
-    "seeds": "folder or file of two or three short documents of the domain",
     "set_name": "what to fetch",
     "to": "folder or file to write; an earlier export is replaced",
-    "types": 'such as "single fact" unanswerable (default: all)',
 }
 _CHOICES = {"paper": [*SERIES], "set_name": ["hotpotqa", "clapnq", "ragchecker"]}
 
@@ -510,7 +507,7 @@ def _folders(publish: bool, is_live: bool, is_limited: bool) -> dict[str, str]:
     if is_live:
         live = results_dir("live")
         return {"RAGBENCH_RESULTS": str(live), "RAGBENCH_FIGURES": str(live / "figures")}
-    if is_limited:  # a look is no measurement: its ledger is another one
+    if is_limited:  # a look is not a measurement: it has a ledger of its own
         return {"RAGBENCH_FIGURES": str(results_dir("limited"))}
     if publish:
         return {"RAGBENCH_FIGURES": str(project_root() / "figures")}

@@ -220,7 +220,7 @@ def run_folder(run: str | os.PathLike[str]) -> Path:
     places = [path]
     for home in homes:
         places += [home / path, home / folder_name(str(run))]
-    with contextlib.suppress(OSError):  # a name too long for a file is no run
+    with contextlib.suppress(OSError):  # a name too long for a file is not a run
         for folder in places:
             # a run that was stopped before its first row has a manifest alone
             if (folder / ROWS).is_file() or (folder / MANIFEST).is_file():
@@ -236,7 +236,7 @@ def run_folder(run: str | os.PathLike[str]) -> Path:
 def _read_rows(path: Path) -> tuple[list[Row], str]:
     """Read a file of rows, whole or under way, and its sha256, in one pass.
 
-    Raises DataError for a line that is no row.
+    Raises DataError for a line that is not a row.
     """
     rows = []
     digest = hashlib.sha256()
@@ -250,7 +250,7 @@ def _read_rows(path: Path) -> tuple[list[Row], str]:
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 start = line[:60].decode("utf-8", "replace")
                 raise DataError(
-                    f"{path}, line {number} is no row: {start!r}",
+                    f"{path}, line {number} is not a row: {start!r}",
                     "one JSON object a line",
                     "delete that line, or run the experiment again",
                 ) from None

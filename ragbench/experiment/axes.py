@@ -7,7 +7,6 @@ A name stands for the same in Python and in an ``experiment.yaml``.
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
@@ -35,7 +34,7 @@ _OWN_FILES = "own files"  # a data set of the user's questions and documents
 # Mine``.
 GENERATORS: dict[str, Callable[..., Any]] = {}
 JUDGES: dict[str, Callable[..., Any]] = {}
-# Models that are no axes: of the retrievers and chunkers that name none themselves, and of the
+# Models that are not axes: of the retrievers and chunkers that name none themselves, and of the
 # metrics.
 MODELS = ("embedder", "scorer", "decompose", "checker")
 # Of a chat model, in a file or a mapping.
@@ -194,13 +193,8 @@ def _data(_: str, use: str, options: dict[str, Any], settings: _Settings) -> Cal
 def _chunker(axis: str, use: str, options: dict[str, Any], settings: _Settings) -> Callable:
     check_known(axis, [use], chunking.CHUNKERS)
     cut = chunking.CHUNKERS[use]
-    parameters = inspect.signature(cut).parameters
-    takes = [name for name in parameters if name != "documents"]
+    takes = [name for name in inspect.signature(cut).parameters if name != "documents"]
     filled = _with_models(use, takes, options, settings)
-    for name, value in options.items():
-        kinds = re.findall(r"\w+", str(parameters[name].annotation))
-        if isinstance(value, float) and "int" in kinds and "float" not in kinds:
-            raise ConfigError(f"{name}={value}", "a whole number", "write one")
     cut([], **filled)  # settings that cannot work are refused now, and with their key
     return partial(cut, **filled)
 
@@ -248,7 +242,7 @@ def _person(axis: str, use: str, options: dict[str, Any], settings: _Settings) -
 
 
 def _model(key: str, use: str, options: dict[str, Any], settings: _Settings) -> Any:
-    """Make a model that is no axis."""
+    """Make a model that is not on an axis."""
     if key == "embedder":
         return make_embedder(_beside(settings, use), **options)
     if key == "scorer":

@@ -66,7 +66,7 @@ _OF_ANSWER = (
     "cached",
 )
 _OF_GRADE = ("seconds", "shown", "position", "repairs", "prompt_tokens", "prompt_estimate")
-# What a question brings that is no column of its own in rows.
+# What a question brings that has no column of its own in rows.
 _NOT_META = ("topic", "relevant", "doc_ids", "supporting_facts", "claims", "long_answer")
 _WITHOUT_DOCUMENTS = {"context_tokens": 0, "hits": [], "retrieved": [], "chunks": []}
 
@@ -250,7 +250,7 @@ def _failure(error: Exception) -> Failure:
 
 
 def _end_on_full_disk(error: Exception) -> None:
-    """Raise DataError for a full disk, which is no question's fault and ends the run."""
+    """Raise DataError for a full disk, which is not the fault of a question and ends the run."""
     if isinstance(error, OSError) and error.errno in _FULL_DISK:
         raise no_room(error.filename or "a file", error.strerror) from None
 

@@ -194,7 +194,7 @@ def _refuse_options(options: Mapping[str, Any]) -> None:
 
 
 def _answer_of(generator: Any, question: Question, context: str | None) -> Answer:
-    """Let an object answer that is no chat model."""
+    """Let an object answer that is not a chat model."""
     start = time.perf_counter()
     text = generator.answer(question.text, context or "")
     seconds = time.perf_counter() - start

@@ -73,7 +73,7 @@ def _examples(options: dict[str, Any], columns: Mapping[str, Sequence[Any]]) -> 
 def context_text(context: Context, name: str) -> str:
     """Return a context as one text, passages a blank line apart.
 
-    ``name`` : of the context, for the message where a passage is no text.
+    ``name`` : of the context, for the message where a passage is not a text.
     """
     passages = as_list([context] if isinstance(context, str) else context, name)
     return "\n\n".join(passage.strip() for passage in passages if passage.strip())

@@ -242,7 +242,7 @@ def exam_grades(
 
     Returns
     -------
-    DataFrame with question_id, system, measure, grade (1 to 4; NaN where the reply is no grade),
+    DataFrame with question_id, system, measure, grade (1 to 4; NaN where the reply has no grade),
     failure (why there is none), judge.
     """
     graded = exam_prompts(data or load_mtrag(), questions)

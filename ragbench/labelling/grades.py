@@ -259,7 +259,7 @@ def _schema(count: int, scale: tuple[int, ...]) -> type[BaseModel]:
     def no_booleans(values: Any) -> Any:
         # JSON's true equals 1 in Python and would pass for the first category.
         if isinstance(values, list) and any(isinstance(value, bool) for value in values):
-            raise ValueError("true and false are no grades")
+            raise ValueError("true and false are not grades")
         return values
 
     checks = {"no_booleans": field_validator("grades", mode="before")(no_booleans)}

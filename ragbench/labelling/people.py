@@ -128,7 +128,7 @@ def append_labels(path: str | Path, labels: pd.DataFrame | Iterable[dict[str, st
             held = path.read_bytes()
             if held and not _is_label_file(path):
                 raise DataError(
-                    f"{path} is no label file", f"the first line {_HEAD}", "choose another file"
+                    f"{path} is not a label file", f"the first line {_HEAD}", "choose another file"
                 )
             if held and not held.endswith((b"\n", b"\r")):
                 file.write(b"\n")  # after a line that was cut off

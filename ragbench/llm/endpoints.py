@@ -456,7 +456,7 @@ class _OllamaEndpoint(Endpoint):
                 received.finish = part.done_reason or "stop"
                 received.usage = self._usage_of(part)
                 break
-        with contextlib.suppress(Exception):  # what comes after it is no part of the reply, but
+        with contextlib.suppress(Exception):  # what comes after it is not part of the reply, but
             deque(parts, maxlen=0)  # a connection is kept where all of it was read
         return received
 

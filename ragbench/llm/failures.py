@@ -158,6 +158,7 @@ _SIGNS = {
     "^raised.*LengthFinishReasonError": "truncated",
     "^raised.*UnicodeEncodeError": "unusable",
 }
+_RAISED = ("down", "timeout", "truncated", "unusable")  # what counts first, of a chain
 
 
 def from_exception(error: BaseException) -> tuple[str, str, int]:
@@ -172,13 +173,13 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
         return _kind(f"said: {words}"), words, 0
     raised = {_kind(f"raised {type(link).__name__}"): str(link) for link in chain}
     if "broken" in raised:  # whatever its status
-        return "server", f"the reply broke off or is no JSON ({_one_line(raised['broken'])})", 0
+        return "server", f"the reply broke off or is not JSON ({_one_line(raised['broken'])})", 0
     if status >= 300:
         page = ""
         if words.lower().startswith(("<!doctype", "<html")):
             page = "a web page: "
         return _kind(f"HTTP {status}: {words}"), f"HTTP {status}: {page}{words}", status
-    kind = _kind("raised " + " ".join(type(link).__name__ for link in chain))
+    kind = next((kind for kind in _RAISED if kind in raised), "server")
     if kind == "down":
         words = f"no connection ({words})"
     elif kind == "server":  # an error in the body of a reply with status 200

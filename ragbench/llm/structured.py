@@ -62,7 +62,7 @@ def _json_values(text: str) -> list[str]:
     """Return the outermost complete JSON objects and arrays in a text, as written, in order.
 
     What lies inside a value that breaks off at the end of the text is not looked at: a part of a
-    truncated answer is no answer.
+    truncated answer is not an answer.
     """
     decoder = json.JSONDecoder()
     values: list[str] = []

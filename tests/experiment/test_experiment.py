@@ -190,7 +190,7 @@ def test_a_damaged_line_is_named(tmp_path, rows):
     path = tmp_path / "rows.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([*lines[:3], "{no row}\n", *lines[3:]]))
-    with pytest.raises(DataError, match=r"rows\.jsonl, line 4 is no row"):
+    with pytest.raises(DataError, match=r"rows\.jsonl, line 4 is not a row"):
         load_rows(tmp_path)
     with pytest.raises(DataError, match="no run 'nowhere'"):
         load_rows("nowhere")

@@ -164,5 +164,5 @@ def test_names_that_a_file_system_folds_have_folders_of_their_own():
 def test_a_number_that_was_whole_is_no_fraction(run):
     rows = run / "rows.jsonl"
     rows.write_bytes(changed(rows.read_bytes(), k=7.5))
-    with pytest.raises(rb.errors.DataError, match=r"rows\.jsonl, line 1 is no row"):
+    with pytest.raises(rb.errors.DataError, match=r"rows\.jsonl, line 1 is not a row"):
         rb.load_rows(run)

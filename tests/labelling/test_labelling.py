@@ -116,7 +116,7 @@ def test_a_bad_row_is_named_by_file_and_line_and_nothing_is_loaded(labels_file, 
 def test_a_file_of_something_else_is_left_alone(tmp_path, labels_file):
     path = tmp_path / "thesis.csv"
     path.write_text("a;b\n1;2\n")
-    with pytest.raises(DataError, match="is no label file"):
+    with pytest.raises(DataError, match="is not a label file"):
         people.append_labels(path, [row("q1", "4")])
     with pytest.raises(DataError, match="line 1: 'a;b'"):
         people.load_labels(path)
