@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +14,9 @@ import pandas as pd
 import ragbench as rb
 from ragbench import papers
 from ragbench.data.dragonball import DOMAINS, LANGUAGES, QUESTION_TYPES
+from ragbench.labelling.keypoints import extract_keypoints
 from ragbench.labelling.people import LabelItem
+from ragbench.records import Dataset
 
 # Rows of Table 1: our name of a domain or type, and the paper's.
 ROWS = {
@@ -120,3 +124,21 @@ def table_2(labels):
     names = {"row": table["language"].map(PRINTED), "column": table["domain"].map(PRINTED)}
     unscored = (PER_CELL * len(QUESTION_TYPES) - n).clip(lower=0)
     return pd.DataFrame({**names, "value": table["mean"], "n": n, "unscored": unscored})
+
+
+def with_key_points(judge: Any, data: Dataset, **options: Any) -> Dataset:
+    """Add the key points of the questions that have none, taken out of their true answers by the
+    judge.
+
+    They travel in the rows of `grid`, where ``ragbench.score(rows, ["keypoints"], judge)`` reads
+    them. ``options``: see `ragbench.labelling.asking`.
+
+    Source: RAGEval, section 3.3.
+    """
+    bare = [q for q in data.questions if not q.meta.get("keypoints")]
+    extracted = extract_keypoints(judge, [q.text for q in bare], [q.answer for q in bare], **options)
+    points = dict(zip((q.id for q in bare), extracted, strict=True))
+    questions = [
+        replace(q, meta={**q.meta, "keypoints": points.get(q.id, q.meta.get("keypoints"))}) for q in data.questions
+    ]
+    return replace(data, questions=tuple(questions))

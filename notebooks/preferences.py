@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from functools import partial
 from importlib.util import find_spec
 from itertools import chain, product
@@ -15,6 +16,7 @@ import Stemmer
 import ragbench as rb
 from ragbench.data import ragchecker as rc
 from ragbench.metrics import lexical
+from ragbench.stats import preference_correlation
 from ragbench.text.sentences import split_sentences
 
 
@@ -192,3 +194,34 @@ def simultaneous(sides, meta, preference, resamples, seed=0):
     q = np.quantile((abs(drawn - estimate) / spread).max(axis=1), 0.95)
     print(f"q = {q:.2f} standard deviations, 1.96 would be for one interval")
     return estimate, estimate - q * spread, estimate + q * spread
+
+
+def preference_table(
+    scores: Mapping[str, Mapping[str, np.ndarray]],
+    preference: Mapping[str, np.ndarray],
+    resamples: int = 2000,
+) -> pd.DataFrame:
+    """Correlate metrics with people's preferences, as in Tables 2 and 5 (x 100).
+
+    Parameters
+    ----------
+    scores : row of the table -> aspect -> scores of both responses, shape (pairs, 2). A difference
+        with a missing side takes the median of the others, as in the authors' code.
+    preference : aspect -> labels, shape (pairs, annotators).
+
+    Returns
+    -------
+    DataFrame, a row per cell: row, aspect, method, value, low, high, n, column.
+    """
+    cells = []
+    for (row, by_aspect), aspect in product(scores.items(), preference):
+        for method in ("pearson", "spearman"):
+            first, second = by_aspect[aspect].T
+            labels = preference[aspect]
+            r = preference_correlation(first, second, labels, method, "median", resamples=resamples)
+            cells.append((row, aspect, method, r.estimate, r.low, r.high, r.n))
+    columns = ["row", "aspect", "method", "value", "low", "high", "n"]
+    table = pd.DataFrame(cells, columns=columns)
+    table[["value", "low", "high"]] *= 100
+    table["column"] = table["aspect"] + " " + table["method"]
+    return table

@@ -9,14 +9,12 @@ where claims are sentences of documents.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from ragbench.chunking import token_chunks
@@ -28,7 +26,6 @@ from ragbench.experiment import Experiment
 from ragbench.experiment.axes import is_model
 from ragbench.records import Dataset
 from ragbench.retrieval import make_retriever
-from ragbench.stats import preference_correlation
 
 ANSWER_PROMPTS = {"default": "ragchecker_default", "optimised": "ragchecker_optimised"}
 # BM25 as in OpenSearch, MiniLM, and both fused by rank.
@@ -192,34 +189,3 @@ def _given(row: Mapping[Any, Any], name: str) -> Any:
     if is_missing(cell):
         return None
     return tuple(cell) if isinstance(cell, list) else cell
-
-
-def preference_table(
-    scores: Mapping[str, Mapping[str, np.ndarray]],
-    preference: Mapping[str, np.ndarray],
-    resamples: int = 2000,
-) -> pd.DataFrame:
-    """Correlate metrics with people's preferences, as in Tables 2 and 5 (x 100).
-
-    Parameters
-    ----------
-    scores : row of the table -> aspect -> scores of both responses, shape (pairs, 2). A difference
-        with a missing side takes the median of the others, as in the authors' code.
-    preference : aspect -> labels, shape (pairs, annotators).
-
-    Returns
-    -------
-    DataFrame, a row per cell: row, aspect, method, value, low, high, n, column.
-    """
-    cells = []
-    for (row, by_aspect), aspect in itertools.product(scores.items(), preference):
-        for method in ("pearson", "spearman"):
-            first, second = by_aspect[aspect].T
-            labels = preference[aspect]
-            r = preference_correlation(first, second, labels, method, "median", resamples=resamples)
-            cells.append((row, aspect, method, r.estimate, r.low, r.high, r.n))
-    columns = ["row", "aspect", "method", "value", "low", "high", "n"]
-    table = pd.DataFrame(cells, columns=columns)
-    table[["value", "low", "high"]] *= 100
-    table["column"] = table["aspect"] + " " + table["method"]
-    return table

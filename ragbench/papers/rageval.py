@@ -15,7 +15,6 @@ from typing import Any
 
 from ragbench.chunking import sentence_chunks
 from ragbench.experiment import Experiment
-from ragbench.labelling.keypoints import extract_keypoints
 from ragbench.records import Chunk, Dataset, Document
 
 
@@ -61,24 +60,3 @@ def grid(
         keep=lambda cell: (cell.chunker, cell.k) in wanted,
         **options,
     )
-
-
-def with_key_points(judge: Any, data: Dataset, **options: Any) -> Dataset:
-    """Add the key points of the questions that have none, taken out of their true answers by the
-    judge.
-
-    They travel in the rows of `grid`, where ``ragbench.score(rows, ["keypoints"], judge)`` reads
-    them. ``options``: see `ragbench.labelling.asking`.
-
-    Source: RAGEval, section 3.3.
-    """
-    bare = [q for q in data.questions if not q.meta.get("keypoints")]
-    extracted = extract_keypoints(
-        judge, [q.text for q in bare], [q.answer for q in bare], **options
-    )
-    points = dict(zip((q.id for q in bare), extracted, strict=True))
-    questions = [
-        replace(q, meta={**q.meta, "keypoints": points.get(q.id, q.meta.get("keypoints"))})
-        for q in data.questions
-    ]
-    return replace(data, questions=tuple(questions))

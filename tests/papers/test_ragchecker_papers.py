@@ -13,11 +13,11 @@ import pytest
 from notebook_parts import parts
 from scipy.stats import pearsonr, spearmanr
 
+from preferences import preference_table
 from ragbench import papers
 from ragbench.data.ragchecker import ASPECTS, load_ragchecker_meta
 from ragbench.metrics.claims import CLAIM_METRICS
 from ragbench.metrics.lexical import bleu, rouge_l
-from ragbench.papers.ragchecker import preference_table
 from ragbench.stats import correlation, preference_correlation
 
 SYSTEMS = [

@@ -6,6 +6,7 @@ import pytest
 from fake_ollama import FakeOllama, default_reply
 
 import ragbench as rb
+from dragonball import with_key_points
 from ragbench.papers import rageval
 from ragbench.retrieval import make_retriever
 
@@ -71,7 +72,7 @@ def test_own_key_points_are_judged_and_missing_ones_are_taken_from_the_true_answ
         return default_reply(body)
 
     judge.reply = reply
-    data = rageval.with_key_points(model(judge), DATA, progress=False)
+    data = with_key_points(model(judge), DATA, progress=False)
     assert len(extracted) == len(judge.calls) == 1
     assert [q.meta["keypoints"][0] for q in data.questions] == ["1841", "Voss sold it."]
     scores = rb.score(run(generator, data=data), ["keypoints"], model(judge), progress=False)

@@ -42,8 +42,9 @@ from ragbench.report.export import MARKER, check_target, export, export_scores
 from ragbench.report.factors import factor_table, measured, run_tables
 from ragbench.report.methods import Methods
 from ragbench.report.scores import load_scores, save_scores
-from ragbench.report.tables import ReportTable, interval_table
+from ragbench.report.tables import ReportTable
 from ragbench.text.escape import in_csv, in_latex, in_markdown
+from tables import interval_table
 
 DOCUMENT = r"""\documentclass{article}
 \usepackage[T1]{fontenc}\usepackage{booktabs}\usepackage{longtable}
@@ -555,21 +556,6 @@ def test_a_sum_of_floats_a_little_above_one_stays_in_the_picture(tmp_path):
     table["bleu"] = 1.0000000000000004
     export_scores(table, tmp_path / "o", "mine")
     assert (tmp_path / "o" / "figures" / "means.png").exists()
-
-
-def test_claim_labels_that_could_not_be_read_stay_out_and_are_counted(tmp_path):
-    rows = [
-        {"question": "Who?", "answer": a, "reference": "Ann.", "chunks": ["Ann did."]}
-        for a in ("Ann.", "Bea.")
-    ]
-    with FakeOllama(reply=label_reply) as server:
-        table = rb.score(rows, ["precision"], server.model(), progress=False)
-    unread, read = table["claim_labels"]
-    table["claim_labels"] = [{**unread, "retrieved2response": [[None]]}, read]
-    made = export_scores(table, tmp_path / "o", "mine")
-    assert made.notes == ["claim_labels.json lacks 1 answers whose labels are missing or unread"]
-    (kept,) = json.loads((made.folder / "claim_labels.json").read_text())["results"]
-    assert kept["response"] == "Bea."
 
 
 def test_odd_ids_and_systems_keep_their_names_between_score_and_export(tmp_path):
