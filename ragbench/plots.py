@@ -3,7 +3,7 @@
 Where the table has columns low and high, intervals are drawn. Colours are Okabe and Ito's, told
 apart by colour-blind readers, and two of Tol's; every line has its own marker besides. Of more than
 ten systems the eleventh has the first one's colour. Figures are at most 6.3 inches wide, a page's
-text, with letters of 7 points or more; `style` sets width, font and language for a thesis.
+text, with letters of 7 points or more; `style` sets width and font for a thesis.
 """
 
 from __future__ import annotations
@@ -46,26 +46,11 @@ _MM_PER_INCH = 25.4
 WIDEST = 6.3  # inches: the text of an A4 page, where letters keep their size
 _LETTER = 0.0625  # inches, of 8 points: a little more than most are wide
 _LINE = 0.15  # inches from a line of 8 points to the next
-# What the figures write of themselves, in German.
-_GERMAN = {
-    "mean IR score": "mittlerer IR-Score",
-    "N, tokens of context": "N, Tokens des Kontexts",
-    "measured here": "hier gemessen",
-    "as published": "wie veröffentlicht",
-    "share of answers": "Anteil der Antworten",
-    "no answer": "keine Antwort",
-    "partly wrong": "teils falsch",
-    "incomplete": "unvollständig",
-    "wrong": "falsch",
-    "right": "richtig",
-    "grade": "Note",
-}
 
 
 @dataclass
 class _Style:
     width: float | None = None  # inches of every figure
-    language: str = "en"
 
 
 _STYLE = _Style()
@@ -76,7 +61,6 @@ def style(
     width_mm: float | None = None,
     font: str | None = None,
     size: float | None = None,
-    language: str = "en",
 ) -> None:
     """Set the look of the figures that follow, for instance to that of a thesis.
 
@@ -86,24 +70,14 @@ def style(
         at most.
     font, size : family and points of the text, as matplotlib's ``font.family`` and ``font.size``
         (small texts have eight tenths of it). None: as they are in ``rcParams``.
-    language : "en" or "de", of the words that the figures write of themselves.
     """
-    check_known("language", [language], ("en", "de"))
     _STYLE.width = None
     if width_mm is not None:
         _STYLE.width = width_mm / _MM_PER_INCH
-    _STYLE.language = language
     if font is not None:
         plt.rcParams["font.family"] = font
     if size is not None:
         plt.rcParams["font.size"] = size
-
-
-def _word(text: str) -> str:
-    """Return what a figure writes of itself in the language of `style`."""
-    if _STYLE.language == "de":
-        return _GERMAN.get(text, text)
-    return text
 
 
 def _points(size: float) -> float:
@@ -399,9 +373,9 @@ def ir_score_curves(
     Both tables have the columns retriever, N, mean. ``title`` says what the left panel was measured
     on.
     """
-    panels = {_word(title): ours}
+    panels = {title: ours}
     if paper is not None:
-        panels[_word("as published")] = paper
+        panels["as published"] = paper
     for frame in panels.values():
         _need(frame, "retriever", "N", "mean")
     looks = _looks(_unique(pd.concat([frame["retriever"] for frame in panels.values()])))
@@ -410,8 +384,8 @@ def ir_score_curves(
     for axis, (heading, frame) in zip(axes.flat, panels.items(), strict=True):
         _draw_curves(axis, frame, looks)
         axis.set_title(_wrapped(heading, 30), fontsize=_points(10))
-        axis.set(xlabel=_word("N, tokens of context"), ylim=(0, 1))
-    axes[0, 0].set_ylabel(_word("mean IR score"))
+        axis.set(xlabel="N, tokens of context", ylim=(0, 1))
+    axes[0, 0].set_ylabel("mean IR score")
     _legend_below(figure)  # within the axes it would lie on curves of some data
     return figure
 
@@ -461,7 +435,7 @@ def stacked_shares(
         wide = 3.6
         band = 0.34
     headings = [heading or title for heading in panels]
-    figure, axes, wide = _open_rows(rows, headings, _word("share of answers"), wide, band)
+    figure, axes, wide = _open_rows(rows, headings, "share of answers", wide, band)
     for axis, part in zip(axes.flat, panels.values(), strict=False):
         places = part[row].map(rows.index).to_numpy()
         _draw_stack(axis, places, part, columns, wide)
@@ -479,8 +453,7 @@ def _draw_stack(
     if not {*columns} <= {*GRADE_NAMES}:  # another scale: from grey to yellow
         colours = plt.get_cmap("cividis")(np.linspace(0.25, 1, len(columns)))
     for (column, meaning), colour in zip(columns.items(), colours, strict=False):
-        words = column.replace("grade", _word("grade"))
-        label = _label(f"{words}: {_word(meaning)}")
+        label = _label(f"{column}: {meaning}")
         shares = table[column].to_numpy(float)
         bars = axis.barh(places, shares, 0.75, left, color=colour, label=label)
         # A narrow part's number would touch its neighbour.
