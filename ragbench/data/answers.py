@@ -30,20 +30,19 @@ from ragbench.data.tables import (
 from ragbench.errors import DataError
 from ragbench.records import Chunk, Hit, as_id
 
-# Our name -> theirs: ragas (since 0.2, before), DeepEval, RAGChecker; then FlashRAG, PyTerrier-RAG,
-# RAGBench, MTRAG.
+# Our name -> theirs: ragas (since 0.2, before), DeepEval, RAGChecker; then PyTerrier-RAG, RAGBench.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "question_id": ("query_id", "id", "_id", "qid", "task_id"),
-    "system": ("generation_model_name", "model_id"),
+    "question_id": ("query_id", "id", "_id", "qid"),
+    "system": ("generation_model_name",),
     "question": ("user_input", "query", "input"),
-    "answer": ("response", "actual_output", "pred", "qanswer", "predictions", "model_response"),
+    "answer": ("response", "actual_output", "qanswer"),
     "reference": (
         *("ground_truth", "ground_truths", "gt_answer", "expected_output"),
-        *("golden_answers", "gold_answer", "targets"),
+        "gold_answer",
     ),
     "chunks": (
         *("retrieved_contexts", "contexts", "retrieval_context", "retrieved_context"),
-        *("retrieval_result", "documents"),
+        "documents",
     ),
     "references": ("reference_contexts", "facts"),
     "keypoints": (),
@@ -58,11 +57,9 @@ _DEEPEVAL = {**COLUMNS, "context": ("joined_context",), "references": ("context"
 
 
 def _inner(item: Any) -> Any:
-    """Return the text of a passage or turn: of a document of LangChain, or a mapping's "text", in
-    FlashRAG "contents".
-    """
+    """Return the text of a passage: of a document of LangChain, or a mapping's "text"."""
     if isinstance(item, Mapping):
-        for name in ("text", "contents", "page_content"):
+        for name in ("text", "page_content"):
             if isinstance(item.get(name), str):
                 return item[name]
     return getattr(item, "page_content", item)
@@ -73,13 +70,6 @@ def _one_text(value: Any) -> Any:
     if isinstance(value, list) and len(value) < 2:
         value = _inner(value[0]) if value else None
     return as_id(value) if isinstance(value, bool | int | float) else value
-
-
-def _last_turn(value: Any) -> Any:
-    """Return a conversation's last turn; MTRAG keeps them as {"speaker", "text"}."""
-    if isinstance(value, list) and value and isinstance(value[-1], Mapping):
-        return _inner(value[-1])
-    return value
 
 
 def _no_list(value: Any) -> Any:
@@ -137,7 +127,7 @@ class _Row(BaseModel):
     """What the columns hold that are read here."""
 
     system: _Text = None
-    question: Annotated[_Text, BeforeValidator(_last_turn)] = None
+    question: _Text = None
     answer: _MaybeEmpty = None
     reference: Annotated[list[str] | _Text, OfWords, BeforeValidator(_one_text)] = None
     chunks: _Texts = None
@@ -171,7 +161,7 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     ``answer_is_empty`` says that it is the empty text.
     """
     table = Table.of(source)
-    table = table._replace(frame=with_squad_answers(_unnested(table.frame)))
+    table = table._replace(frame=with_squad_answers(table.frame))
     aliases = _DEEPEVAL if _OF_DEEPEVAL.intersection(table.frame.columns) else COLUMNS
     table = table.in_our_names(aliases, columns or {}, "columns", _LISTS, ("context", "kind"))
     repairs = _read_cells(table)
@@ -219,15 +209,6 @@ def _read_empty_answers(table: Table) -> list[str]:
         f"empty answers that count as missing: {missing.sum()} (true in the column {EMPTY!r} says "
         "that an answer is the empty text)"
     ]
-
-
-def _unnested(frame: pd.DataFrame) -> pd.DataFrame:
-    """Lay out FlashRAG's column output, a mapping of what a run made of each question."""
-    cells = frame.get("output", pd.Series([None])).to_list()
-    if not all(isinstance(cell, Mapping) for cell in cells):
-        return frame
-    inner = pd.DataFrame(cells, frame.index, dtype=object)
-    return frame.drop(columns="output").join(inner[inner.columns.difference(frame.columns)])
 
 
 def _identify(table: Table) -> None:

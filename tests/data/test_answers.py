@@ -33,17 +33,6 @@ OURS = named("question", "answer", "reference", "chunks")
 RAGAS = named("user_input", "response", "reference", "retrieved_contexts")
 OLD_RAGAS = named("question", "answer", "ground_truth", "contexts")
 DEEPEVAL = named("input", "actual_output", "expected_output", "retrieval_context")
-FLASHRAG = {
-    "id": "7",
-    "question": QUESTION,
-    "golden_answers": [TRUTH],
-    "metadata": {"split": "dev"},
-    "output": {
-        "pred": ANSWER,
-        "retrieval_result": [{"id": str(i), "contents": text} for i, text in enumerate(PASSAGES)],
-        "metric_score": {"em": 0.0},
-    },
-}
 PYTERRIER = {
     "qid": "7",
     "query": QUESTION,
@@ -59,17 +48,6 @@ RAGBENCH = {
     "generation_model_name": "gpt-3.5-turbo-0125",
     "documents_sentences": [[["0a", PASSAGES[0]]]],
     "adherence_score": True,
-}
-MTRAG = {
-    "task_id": "7",
-    "input": [
-        {"speaker": "user", "text": "Is it old?"},
-        {"speaker": "agent", "text": "Yes."},
-        {"speaker": "user", "text": QUESTION},
-    ],
-    "contexts": [{"document_id": str(i), "text": text} for i, text in enumerate(PASSAGES)],
-    "targets": [{"speaker": "agent", "text": TRUTH}],
-    "predictions": [{"text": ANSWER}],
 }
 RAGCHECKER = {
     "results": [
@@ -165,8 +143,8 @@ def test_the_same_answer_comes_out_of_every_tools_columns_and_every_kind_of_file
 
 @pytest.mark.parametrize(
     ("row", "lacks"),
-    [(FLASHRAG, set()), (PYTERRIER, {"chunks"}), (RAGBENCH, {"reference"}), (MTRAG, set())],
-    ids=["FlashRAG", "PyTerrier-RAG", "RAGBench", "MTRAG"],
+    [(PYTERRIER, {"chunks"}), (RAGBENCH, {"reference"})],
+    ids=["PyTerrier-RAG", "RAGBench"],
 )
 @pytest.mark.parametrize("kind", ["frame", "dicts", "a.jsonl", "a.json"])
 @pytest.mark.filterwarnings("ignore:.*put right")
@@ -180,12 +158,8 @@ def test_rows_of_other_workbenches_are_read_as_they_are(row, lacks, kind, tmp_pa
 
 @pytest.mark.filterwarnings("ignore:.*put right")
 def test_what_else_other_workbenches_keep_of_a_row_stays():
-    flash = first(FLASHRAG)
-    assert (flash["metadata"], flash["metric_score"]) == ({"split": "dev"}, {"em": 0.0})
     assert first(PYTERRIER)["context"] == " ".join(PASSAGES)
     assert first(RAGBENCH)["system"] == "gpt-3.5-turbo-0125"
-    # a column output that is no mapping is none of FlashRAG's
-    assert first(OURS | {"output": "text"})["output"] == "text"
 
 
 def test_mtrags_answers_are_scored_as_they_are():
