@@ -22,7 +22,6 @@ from filelock import FileLock
 
 from ragbench import plots
 from ragbench.data.answers import EMPTY
-from ragbench.data.ragchecker import RagResult, RagResults
 from ragbench.errors import ConfigError
 from ragbench.llm import Cassette
 from ragbench.metrics.table import worst_and_best
@@ -135,28 +134,17 @@ def _audit_table(checks: pd.DataFrame, name: str) -> ReportTable:
 def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) -> _Report:
     """Write a table from `ragbench.score` as a folder like that of `export`.
 
-    ``name`` stands in its captions. Where claims were labelled, ``claim_labels.json`` has them in
-    RAGChecker's form, for `ragbench.widgets.ClaimInspector`.
+    ``name`` stands in its captions.
     """
     if not isinstance(table, Scores):  # read from a file, or joined of others
         table = Scores(table)
-    files: dict[str, object] = {}
     notes = [*table.facts.get("repairs", [])]
-    if "claim_labels" in table:
-        results = map(RagResult.of, table["claim_labels"].dropna())
-        whole = [result for result in results if not result.missing()]
-        files["claim_labels.json"] = RagResults(tuple(whole)).to_dict()
-        left = len(table) - len(whole)
-        if left:
-            notes.append(
-                f"claim_labels.json lacks {left} answers whose labels are missing or unread"
-            )
     tables = score_tables(table, name)
     words = Methods.of_scores(table, tables)
     cell = [column for column in ("system",) if column in table]
     checks = audit_rows(table, worst_and_best(table.numbers), cell)
     tables.append(_audit_table(checks, name))
-    return _write(_Report(name, table, tables, words, files, notes), to)
+    return _write(_Report(name, table, tables, words, {}, notes), to)
 
 
 # -- the folder
@@ -169,7 +157,7 @@ def check_target(to: str | os.PathLike[str]) -> Path:
     """
     folder = Path(to).expanduser().resolve()
     with _alone(folder):
-        _check(folder)
+        _written_files(folder)
     return folder
 
 
@@ -179,7 +167,11 @@ def _alone(folder: Path) -> FileLock:
     return FileLock(cache_dir("exports") / f"{name}.lock")
 
 
-def _check(folder: Path) -> None:
+def _written_files(folder: Path) -> list[Path]:
+    """Return the files of an earlier export that are still there.
+
+    Raises ConfigError where the folder is none of an export's, and where a file was edited since.
+    """
     if folder.is_file():
         raise ConfigError(f"{folder} is a file", "a folder", "choose another name")
     there = sorted(path.name for path in folder.glob("*"))
@@ -189,14 +181,6 @@ def _check(folder: Path) -> None:
             "an empty folder, or one that an export made",
             "choose another folder for --to",
         )
-    _written_files(folder)
-
-
-def _written_files(folder: Path) -> list[Path]:
-    """Return the files of an earlier export that are still there.
-
-    Raises ConfigError where one was edited since.
-    """
     recorded = {}
     with contextlib.suppress(OSError, ValueError, TypeError):
         recorded = dict(json.loads((folder / MARKER).read_text(encoding="utf-8")))
@@ -223,7 +207,6 @@ def _write(report: _Report, to: str | os.PathLike[str]) -> _Report:
         _fill(new, report)
         report.files = _sign(new, report)
         with _alone(target):
-            _check(target)
             for path in _written_files(target):
                 path.unlink()
             shutil.copytree(new, target, dirs_exist_ok=True, copy_function=os.replace)
