@@ -259,16 +259,13 @@ def _plain(cell: Any) -> Any:
 
 
 def _with_numbers(table: pd.DataFrame, numbers: Numbers, *, quiet: bool) -> pd.DataFrame:
-    """Add a column per number; one of its name that was there is kept as ``given_NAME``."""
+    """Add a column per number, in place of one of its name that was there."""
     names = _metrics_of(numbers)
     total = len(table) * len(names)
     with tqdm(total=total, desc="metrics", delay=_BAR_AFTER_S, leave=False, disable=quiet) as bar:
         values = {name: _values(name, table, bar) for name in names}
     for column, (name, key) in numbers.items():
-        if f"given_{column}" in table:  # of a score before
-            table = table.drop(columns=column, errors="ignore")
-        elif column in table:
-            table = table.rename(columns={column: f"given_{column}"})
+        table = table.drop(columns=column, errors="ignore")
         table[column] = _column(METRICS[name], key, values[name])
     return table
 

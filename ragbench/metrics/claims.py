@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ragbench.data.ragchecker import CHECKS, RagResult
+from ragbench.data.ragchecker import CHECKS
 from ragbench.errors import DataError
 
 COUNTS = (
@@ -236,12 +236,6 @@ def claim_metrics_table(
     DataError names id and field of the first result whose labels are missing, misshapen or unknown.
     """
     results = getattr(results, "results", results)
-    if isinstance(results, Mapping | str | RagResult):
-        raise DataError(
-            f"results is {type(results).__name__}",
-            "a list of results",
-            "pass [result] for a single one",
-        )
     names = []
     rows = []
     for number, result in enumerate(results):

@@ -79,7 +79,7 @@ def fit_thresholds(ir_scores: Any, grades: Any) -> tuple[Threshold, Threshold]:
     Source: thesis, section 3.3, Eq 3.1-3.5. Paper values: h = 0.105, k = 0.670, from 37,020 points
     (N = 1000).
     """
-    scores = _scores(ir_scores)
+    scores = as_floats(ir_scores, "scores")
     marks = as_floats(grades, "grades")
     same_length(scores=scores, grades=marks)
     wrong = np.flatnonzero(~np.isin(marks, range(1, 6)))
@@ -89,15 +89,7 @@ def fit_thresholds(ir_scores: Any, grades: Any) -> tuple[Threshold, Threshold]:
             "whole numbers 1 to 5",
             "leave unscored answers out, and count them",
         )
-    for grade in (1, 5):
-        count = (marks == grade).sum()
-        if count in (0, marks.size):
-            raise DataError(
-                f"{count} of {marks.size} answers with grade {grade}",
-                "answers with and without it",
-                "grade more answers, of weak and of strong retrieval",
-            )
-    return _best(scores, marks == 1, "below"), _best(scores, marks == 5, "above")
+    return best_threshold(scores, marks == 1, "below"), best_threshold(scores, marks == 5)
 
 
 def _best(scores: np.ndarray, positive: np.ndarray, side: _Side) -> Threshold:

@@ -135,19 +135,17 @@ def _is_share(values: Any) -> bool:
 
 def mean_interval(
     values: Any,
-    statistic: Callable[[np.ndarray], Any] = np.mean,
     *,
     cluster: Any = None,
     share: bool | None = None,
     resamples: int = 2000,
     seed: Seed = 0,
 ) -> Interval:
-    """Interval of the mean of one sample, or of another statistic.
+    """Interval of the mean of one sample.
 
     Parameters
     ----------
     values : numbers, shape (n,); NaN and None are left out and counted.
-    statistic : a function of an array, such as ``np.median``.
     cluster : labels, shape (n,), of points that belong together (the systems of one question).
         A value without a label is a cluster of its own, with a warning. None: each value is on its
         own.
@@ -162,8 +160,7 @@ def mean_interval(
     - of a share: exact binomial (Clopper & Pearson 1934), with groups for their effective number
       (`share_bounds`).
     - of another mean, where the effective number of deviations (see `paired_difference`) is 20 or
-      more: percentile bootstrap (Efron & Tibshirani 1993), as of every other statistic, of which it
-      is narrow where values are few.
+      more: percentile bootstrap (Efron & Tibshirani 1993).
     - of a mean of fewer: where all values lie between 0 and 1, the exact binomial for as many
       values as would have its variance, else Student's t as of a difference.
 
@@ -175,17 +172,14 @@ def mean_interval(
     values = as_floats(values)
     if share and not np.isin(values[~np.isnan(values)], (0, 1)).all():
         raise DataError("a share of values that are not all 0 or 1", "0 and 1", "leave share out")
-    kept, index, interval = _counted(values, cluster, statistic)
+    kept, index, interval = _counted(values, cluster)
     if not resamples or np.bincount(index).size < 2:
         return interval
-    if statistic is np.mean and share:
+    if share:
         return interval.bounded(*_exact_bounds(kept, index), EXACT)
     if (kept == kept[0]).all():
         return interval
-    if statistic is np.mean:
-        return interval.bounded(*_mean_bounds(kept, index, resamples, seed))
-    drawn = _resampled(lambda places: statistic(kept[places]), index, resamples, seed)
-    return interval.bounded(*_percentiles(drawn), BOOTSTRAP)
+    return interval.bounded(*_mean_bounds(kept, index, resamples, seed))
 
 
 def paired_difference(a: Any, b: Any, *, cluster: Any = None) -> Interval:
@@ -211,7 +205,7 @@ def paired_difference(a: Any, b: Any, *, cluster: Any = None) -> Interval:
     0.300 [-0.102, 0.702] (n = 10)
     """
     a, b = as_paired(a=a, b=b)
-    values, index, interval = _counted(a - b, cluster, np.mean)
+    values, index, interval = _counted(a - b, cluster)
     if np.bincount(index).size < 2:
         return interval
     half, p = _student_t(values, index)
@@ -228,9 +222,7 @@ def _are_fractions(values: np.ndarray) -> bool:
     return not (values < 0).any() and not (values > 1).any()
 
 
-def _counted(
-    values: np.ndarray, cluster: Any, statistic: Callable[[np.ndarray], Any]
-) -> tuple[np.ndarray, np.ndarray, Interval]:
+def _counted(values: np.ndarray, cluster: Any) -> tuple[np.ndarray, np.ndarray, Interval]:
     """Return the values that are there, the group of each, and an interval without bounds."""
     present = ~np.isnan(values)
     kept = values[present]
@@ -242,7 +234,7 @@ def _counted(
     index = pd.factorize(index[order])[0]
     estimate = float("nan")
     if kept.size:
-        estimate = float(statistic(kept))
+        estimate = float(np.mean(kept))
     clusters = None if cluster is None else index
     missing = values.size - kept.size
     return kept, index, Interval.without_bounds(estimate, kept.size, missing, clusters)
@@ -514,7 +506,7 @@ def rogan_gladen(
     labels, judged = as_paired(labels=labels, judged=judged)
     counted = np.ones(labels.size) if of is None else as_floats(of)
     same_length(labels=labels, of=counted)
-    places, index, interval = _counted(np.arange(labels.size), cluster, np.mean)
+    places, index, interval = _counted(np.arange(labels.size), cluster)
     counts = _counts_of_errors(labels, judged, counted)[places.astype(int)]
     by_cluster = np.zeros((np.bincount(index).size, counts.shape[1]))
     np.add.at(by_cluster, index, counts)

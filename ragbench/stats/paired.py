@@ -139,7 +139,7 @@ def power_analysis(
     a: Any,
     b: Any = None,
     *,
-    difference: float | None = None,
+    difference: float,
     cluster: Any = None,
     power: float = 0.8,
     alpha: float = 0.05,
@@ -151,7 +151,7 @@ def power_analysis(
     ----------
     a, b : scores of two systems over the same questions, shape (n,); or ``a`` alone: their
         differences. A pair with a missing side is left out and counted.
-    difference : the smallest difference that matters to you; must be given. The difference that a
+    difference : the smallest difference that matters to you. The difference that a
         small run happened to show is no plan: with pilots of 30 questions, a quarter to nearly half
         of the runs so planned have a power below 0.6 for 0.8.
     cluster : labels, shape (n,), of questions that belong together (a document, a topic).
@@ -172,12 +172,6 @@ def power_analysis(
     if not 0 < alpha < power < 1:
         raise ConfigError(
             f"alpha {alpha!r}, power {power!r}", "0 < alpha < power < 1, e.g. 0.05 and 0.8"
-        )
-    if difference is None or not math.isfinite(difference):
-        raise ConfigError(
-            f"difference {difference!r}",
-            "the smallest difference that matters",
-            "difference=0.05, say: the one that a small run shows is too uncertain to plan by",
         )
     differences = as_floats(a, "a")
     if b is not None:
