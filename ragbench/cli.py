@@ -99,17 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     command = arguments.pop("command")
     in_yaml = "experiment" in arguments
-    notes: set[str] = set()
-
-    def note(message: Warning | str, *_: Any, **__: Any) -> str:
-        """Write a warning without our own line of code, and once, though several tables meet it."""
-        text = f"note: {_as_flags(str(message), in_yaml)}\n"
-        if text in notes:
-            return ""
-        notes.add(text)
-        return text
-
-    warnings.formatwarning = note
+    _write_warnings_as_notes(in_yaml)
     try:
         return command(**arguments) or 0
     except RagbenchError as error:
@@ -123,6 +113,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:  # a full disk, a file without rights
         print(f"ragbench: {error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
     return 2
+
+
+def _write_warnings_as_notes(in_yaml: bool) -> None:
+    """Write each warning without our own line of code, and once, though several tables meet it."""
+
+    notes: set[str] = set()
+
+    def note(message: Warning | str, *_: Any, **__: Any) -> str:
+        text = f"note: {_as_flags(str(message), in_yaml)}\n"
+        if text in notes:
+            return ""
+        notes.add(text)
+        return text
+
+    warnings.formatwarning = note
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -466,18 +471,26 @@ def _reproduce(
             "leave one of them out",
         )
     if data:
-        folder = Path(data).expanduser().resolve()
-        if not folder.is_dir():
-            raise ConfigError(f"there is no folder {folder}", "a folder of data sets", "check it")
-        os.environ["RAGBENCH_DATA"] = str(folder)
+        os.environ["RAGBENCH_DATA"] = str(_folder_of_data(data))
     is_live = bool(model or judge or embedder)
     if is_live or plan:
         tape = cassette or results_dir("live") / "cassette.sqlite"
         parameters["CASSETTE"] = str(Path(tape).resolve())
-        books = [path.stem for path in find(paper)]
-        print(rb.papers.live.plan_notebooks(books, {"MODEL": "no model"} | parameters))
+        _print_plan(paper, parameters)
     if not plan:
         _run_notebooks(paper, parameters, publish, is_live)
+
+
+def _print_plan(paper: str | None, parameters: dict[str, Any]) -> None:
+    books = [path.stem for path in find(paper)]
+    print(rb.papers.live.plan_notebooks(books, {"MODEL": "no model"} | parameters))
+
+
+def _folder_of_data(name: str) -> Path:
+    folder = Path(name).expanduser().resolve()
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder {folder}", "a folder of data sets", "check it")
+    return folder
 
 
 def _run_notebooks(

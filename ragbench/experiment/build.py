@@ -50,11 +50,16 @@ def build(experiment: Grid) -> Built:
         for chunker, retriever in searches:
             if (data, chunker) in built.chunks:
                 engine = experiment.retriever[retriever](built.chunks[data, chunker])
-                for part, _ in inner_searches(check_retriever(engine), ()):
-                    if hasattr(part, "of"):  # it is told the data set
-                        part.of(dataset)
-                built.retrievers[data, chunker, retriever] = engine
+                built.retrievers[data, chunker, retriever] = _with_data(engine, dataset)
     return built
+
+
+def _with_data(engine: Any, dataset: Dataset) -> Any:
+    """Return a retriever; what in it needs the data set, as `Gold` does, is told it."""
+    for part, _ in inner_searches(check_retriever(engine), ()):
+        if hasattr(part, "of"):
+            part.of(dataset)
+    return engine
 
 
 def _load(name: str, source: Any) -> Dataset:

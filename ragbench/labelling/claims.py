@@ -154,15 +154,20 @@ def ragchecker_calls(results: Sequence[RagResult], joint: bool = False) -> dict[
             to_split.add((rows[place].question, text))
     n_checks: dict[Any, int] = {}  # by what makes prompts equal
     for check in _missing_checks(rows):
-        unknown = getattr(rows[check.place], check.field.split("_")[0])
-        parts: dict[Any, int] = dict.fromkeys(check.claims or (), 1)
-        if check.claims is None:
-            parts = {unknown: claim_count(unknown)}
-        if joint:
-            parts = {check.claims or unknown: int(any(parts.values()))}
+        parts = _counted(check, getattr(rows[check.place], check.field.split("_")[0]), joint)
         for text in filter(str.strip, check.texts):
             n_checks |= {(check.question, part, text): parts[part] for part in parts}
     return {"claims": len(to_split), "claim check": sum(n_checks.values())}
+
+
+def _counted(check: _Check, side: str, joint: bool) -> dict[Any, int]:
+    """Return what is checked, claims or the text that has them, and how many prompts each takes."""
+    parts: dict[Any, int] = dict.fromkeys(check.claims or (), 1)
+    if check.claims is None:
+        parts = {side: claim_count(side)}
+    if joint:
+        parts = {check.claims or side: int(any(parts.values()))}
+    return parts
 
 
 def claim_count(text: str) -> int:

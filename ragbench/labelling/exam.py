@@ -26,7 +26,7 @@ from ragbench.llm import ask, model_name
 from ragbench.llm.models import not_named
 from ragbench.metrics.lexical import contained
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_scale
-from ragbench.records import GRADES
+from ragbench.records import GRADES, Answer, Grade, Question
 from ragbench.stats import Interval, kappa, mean_interval, with_interval
 
 EXAM_PROMPTS = {"faithfulness": "people_faithfulness", "completeness": "people_completeness"}
@@ -138,12 +138,7 @@ def measure_judge(
         return _join([measure_judge(one, **settings, **options) for one in judge])
     if judge is None:
         raise not_named("judge", ", or an object with grade_all(questions, answers)")
-    if set(prompt_scale(prompt) or GRADES) != set(GRADES):
-        raise ConfigError(
-            f"the grades of the prompt {prompt}",
-            "1 to 5, as the reference grades are",
-            "grade answers of your own by hand, and compare by ragbench.kappa",
-        )
+    _check_scale(prompt)
     exams = []
     if not hasattr(judge, "grade_all"):
         people = load_mtrag()
@@ -155,6 +150,15 @@ def measure_judge(
     exam = _join(exams)
     exam.table["prompt"] = exam.table["measure"].map(EXAM_PROMPTS).fillna(str(prompt))
     return exam
+
+
+def _check_scale(prompt: Prompt) -> None:
+    if set(prompt_scale(prompt) or GRADES) != set(GRADES):
+        raise ConfigError(
+            f"the grades of the prompt {prompt}",
+            "1 to 5, as the reference grades are",
+            "grade answers of your own by hand, and compare by ragbench.kappa",
+        )
 
 
 def _join(exams: Sequence[JudgeExam]) -> JudgeExam:
@@ -273,27 +277,29 @@ def _graded_references(
     grades = grade(judge, dataset.questions, unlabelled, **options)
     rows = []
     for answer, given in zip(answers, grades, strict=True):
-        question = dataset.question(answer.question_id)
-        holds = contained(answer.text, question.answer) == 1
-        row = {
-            "question_id": question.id,
-            "system": answer.meta["id"],
-            "measure": f"grade, {answer.meta['split']}",
-            "rater": "reference",
-            "reference": answer.meta["grade"],
-            "answer": answer.text,
-            "conversation": question.id,
-            "contained": max(GRADES) if holds else min(GRADES),
-            "grade": given.value,
-            "failure": given.failure and str(given.failure),
-            "position": given.meta.get("position", 1),
-            "judge": given.judge or "the judge",
-        }
-        rows.append(row)
+        rows.append(_reference_row(dataset.question(answer.question_id), answer, given))
     table = pd.DataFrame(rows).astype({"grade": float, "failure": object})
     graded = table[[*_ANSWER, "grade", "failure", "position", "judge"]]
     references = table[[*_ANSWER, "rater"]].assign(grade=table["reference"])
     return graded, PeoplesGrades(dataset, table, references)
+
+
+def _reference_row(question: Question, answer: Answer, given: Grade) -> dict[str, Any]:
+    holds = contained(answer.text, question.answer) == 1
+    return {
+        "question_id": question.id,
+        "system": answer.meta["id"],
+        "measure": f"grade, {answer.meta['split']}",
+        "rater": "reference",
+        "reference": answer.meta["grade"],
+        "answer": answer.text,
+        "conversation": question.id,
+        "contained": max(GRADES) if holds else min(GRADES),
+        "grade": given.value,
+        "failure": given.failure and str(given.failure),
+        "position": given.meta.get("position", 1),
+        "judge": given.judge or "the judge",
+    }
 
 
 # Comparison

@@ -193,15 +193,7 @@ def grade(
     if judge is None:
         raise not_named("judge", ", or an object with grade_all(questions, answers)")
     if hasattr(judge, "grade_all"):
-        graded = judge.grade_all(questions, answers)
-        for one in graded:
-            if not isinstance(one, Grade):
-                raise ConfigError(
-                    f"the judge gave {one!r:.60}",
-                    "a Grade for each answer, of an object with grade_all(questions, answers)",
-                    "return rb.Grade(answer.question_id, value, name)",
-                )
-        return graded
+        return _grades_of(judge, questions, answers)
     scale = tuple(prompt_scale(prompt) or GRADES)
     question_of = questions_of(answers, questions)
     sheets = [*_sheets(question_of, answers, per_prompt, order, load_prompt(prompt))]
@@ -216,6 +208,19 @@ def grade(
     for sheet, reply in zip(sheets, replies, strict=True):
         grades |= sheet.grades(answers, reply)
     return [grades[place] for place in range(len(answers))]
+
+
+def _grades_of(judge: Any, questions: Sequence[Question], answers: Sequence[Answer]) -> list[Grade]:
+    """Return the grades of an object; ConfigError for anything else."""
+    graded = judge.grade_all(questions, answers)
+    for one in graded:
+        if not isinstance(one, Grade):
+            raise ConfigError(
+                f"the judge gave {one!r:.60}",
+                "a Grade for each answer, of an object with grade_all(questions, answers)",
+                "return rb.Grade(answer.question_id, value, name)",
+            )
+    return graded
 
 
 class _Sheet(NamedTuple):

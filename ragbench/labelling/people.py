@@ -124,21 +124,26 @@ def append_labels(path: str | Path, labels: pd.DataFrame | Iterable[dict[str, st
         _checked(row, f"{path}, a new row")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_name(f".{path.name}.lock")), open(path, "ab") as file:
-            held = path.read_bytes()
-            if held and not _is_label_file(path):
-                raise DataError(
-                    f"{path} is not a label file", f"the first line {_HEAD}", "choose another file"
-                )
-            if held and not held.endswith((b"\n", b"\r")):
-                file.write(b"\n")  # after a line that was cut off
-            file.write(rows.to_csv(index=False, header=not held, lineterminator="\n").encode())
+        with FileLock(path.with_name(f".{path.name}.lock")):
+            _append(path, rows)
     except OSError as error:
         raise DataError(
             f"the labels cannot be written to {path}: {error.strerror}",
             "a file in a folder that you may write to",
             "choose another path=, or free the disk",
         ) from None
+
+
+def _append(path: Path, rows: pd.DataFrame) -> None:
+    with open(path, "ab") as file:
+        held = path.read_bytes()
+        if held and not _is_label_file(path):
+            raise DataError(
+                f"{path} is not a label file", f"the first line {_HEAD}", "choose another file"
+            )
+        if held and not held.endswith((b"\n", b"\r")):
+            file.write(b"\n")  # after a line that was cut off
+        file.write(rows.to_csv(index=False, header=not held, lineterminator="\n").encode())
 
 
 def load_labels(*paths: str | Path) -> pd.DataFrame:
@@ -157,26 +162,31 @@ def load_labels(*paths: str | Path) -> pd.DataFrame:
             files.append(path)
     rows = []
     for file in files:
-        first, *lines = file.read_text(encoding="utf-8-sig", errors="replace").splitlines() or [""]
-        if first != _HEAD:
-            raise DataError(
-                f"{file}, line 1: {first[:80]!r}",
-                f"the columns {_HEAD}",
-                "check that this is a label file; a spreadsheet may have changed its separator",
-            )
-        cells = []
-        for number, line in enumerate(lines, 2):
-            row = next(csv.reader([line]), [])
-            if 0 < len(row) < len(LABEL_COLUMNS):
-                warnings.warn(
-                    f"{file}, line {number} was cut off when it was written, and is left out: "
-                    f"{line!r}; give that label again",
-                    stacklevel=2,
-                )
-            elif row:
-                cells.append((f"line {number}", row))
-        rows += each_record(file, cells, _checked, None)
+        rows += each_record(file, _cells_of(file), _checked, None)
     return pd.DataFrame(rows, columns=LABEL_COLUMNS, dtype=object)
+
+
+def _cells_of(file: Path) -> list[tuple[str, list[str]]]:
+    """Return the cells of a label file, by line."""
+    first, *lines = file.read_text(encoding="utf-8-sig", errors="replace").splitlines() or [""]
+    if first != _HEAD:
+        raise DataError(
+            f"{file}, line 1: {first[:80]!r}",
+            f"the columns {_HEAD}",
+            "check that this is a label file; a spreadsheet may have changed its separator",
+        )
+    cells = []
+    for number, line in enumerate(lines, 2):
+        row = next(csv.reader([line]), [])
+        if 0 < len(row) < len(LABEL_COLUMNS):
+            warnings.warn(
+                f"{file}, line {number} was cut off when it was written, and is left out: "
+                f"{line!r}; give that label again",
+                stacklevel=3,
+            )
+        elif row:
+            cells.append((f"line {number}", row))
+    return cells
 
 
 def current(labels: pd.DataFrame, kind: str | None = None) -> pd.DataFrame:

@@ -56,12 +56,9 @@ def better_of_two(
     columns = {"first": first, "second": second, "question": questions, "context": contexts}
     columns = {field: texts for field, texts in columns.items() if texts is not None}
     same_length(**columns)
-    # a pair's two prompts follow each other: a server reads the context that they share once
-    pairs = pd.DataFrame(columns, dtype=object)
-    turned = pairs.rename(columns={"first": "second", "second": "first"})
-    both = pd.concat([pairs, turned]).sort_index(kind="stable")
+    both = _both_orders(pd.DataFrame(columns, dtype=object))
     ids = []
-    for name in options.get("ids", pairs.index):
+    for name in options.get("ids", range(len(first))):
         ids += [f"{name} order 1", f"{name} order 2"]
     step = LabelStep(
         "better of two",
@@ -75,6 +72,18 @@ def better_of_two(
     chosen = step.ask(
         model, {**options, "ids": ids}, **{field: both[field].tolist() for field in columns}
     )
+    return _preferences(chosen)
+
+
+def _both_orders(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Return each pair in both orders. A pair's two prompts follow each other: a server reads the
+    context that they share once.
+    """
+    turned = pairs.rename(columns={"first": "second", "second": "first"})
+    return pd.concat([pairs, turned]).sort_index(kind="stable")
+
+
+def _preferences(chosen: Sequence[int | None]) -> pd.DataFrame:
     table = pd.DataFrame({"shown_first": chosen[::2], "shown_second": chosen[1::2]}, dtype=float)
     wins = (table["shown_first"] == 1) * 1.0 + (table["shown_second"] == 2)
     table["preference"] = wins.div(2).where(table.notna().all(axis=1))

@@ -251,16 +251,19 @@ class _Recorder:
         self.keys = Keys(endpoint.provider, endpoint.name, digest, endpoint.key_options(digest))
         for task in tasks:
             task.key = self.keys.key(task.messages, _json_schema(task.schema))
+        self._serve(tasks, self.cassette)
+        return [task for task in tasks if task.reply is None]
+
+    def _serve(self, tasks: list[_Task], cassette: Cassette) -> None:
         of_key = {task.key: task for task in tasks}
-        serves_failures = self.cassette.mode == "replay"
-        for key, answer in self.cassette.answers(of_key):
+        serves_failures = cassette.mode == "replay"
+        for key, answer in cassette.answers(of_key):
             if answer["ok"] or serves_failures:
                 of_key[key].reply = self.recorded_reply(of_key[key], answer)
         for task in tasks:
             twin = of_key[task.key].reply
             if task.reply is None and twin is not None:
                 task.reply = replace(twin, id=task.id)
-        return [task for task in tasks if task.reply is None]
 
     def recorded_reply(self, task: _Task, answer: Mapping[str, Any]) -> Reply:
         """Rebuild a reply; a structured one is validated again, so that new validators hold for old
@@ -405,16 +408,21 @@ def _ask_missing(worker: _Worker, tasks: list[_Task], concurrency: int | None) -
         return
     if recorder.cassette is not None:
         recorder.cassette.register(endpoint.provider, endpoint.name, recorder.digest)
-    first: dict[Any, _Task] = {}  # with a cassette, equal prompts are asked once
-    for task in missing:
+    _ask_each_once(worker, missing, concurrency or endpoint.concurrency)
+    recorder.check_model(tasks)
+
+
+def _ask_each_once(worker: _Worker, tasks: list[_Task], concurrency: int) -> None:
+    """Ask for replies; with a cassette, for those to equal prompts once."""
+    first: dict[Any, _Task] = {}
+    for task in tasks:
         first.setdefault(task.key or id(task), task)
-    worker.work_through(list(first.values()), concurrency or endpoint.concurrency)
-    for task in missing:
+    worker.work_through(list(first.values()), concurrency)
+    for task in tasks:
         answered = first[task.key or id(task)].reply
         if task.reply is None and answered is not None:
             task.reply = replace(answered, id=task.id, cached=True)
             worker.bar.update()
-    recorder.check_model(tasks)
 
 
 class _Worker:
@@ -586,14 +594,18 @@ def _judge(
         raise endpoint.fail("truncated", cut_off, raw=text)
     answer = without_thinking(text)
     if not answer and not (cut_off and task.schema):
-        what = "an empty answer"
-        if answer is None or received.thinking.strip():
-            what = "nothing but thinking, no answer after it"
-        do = "raise num_predict, or switch thinking off (reasoning=False)"
-        raise endpoint.fail("unusable", what, raw=text or received.thinking, do=do)
+        raise _empty(endpoint, received, only_thinking=answer is None)
     if task.schema is None:
         return None, answer or "", ""
     return read_reply(text, task.schema, cut_off, prompt)
+
+
+def _empty(endpoint: Endpoint, received: Received, only_thinking: bool) -> CallError:
+    what = "an empty answer"
+    if only_thinking or received.thinking.strip():
+        what = "nothing but thinking, no answer after it"
+    do = "raise num_predict, or switch thinking off (reasoning=False)"
+    return endpoint.fail("unusable", what, raw=received.text or received.thinking, do=do)
 
 
 def _cut_off(endpoint: Endpoint, received: Received) -> str:

@@ -612,12 +612,18 @@ def _secret_strings(value: Any, name: str = "", *, all_of_it: bool = False) -> s
         value = value.get_secret_value()
     elif not (all_of_it or sounds_secret(name)):
         return set()
-    found = {str(value).split(" ", 1)[-1]}  # without "Bearer"
-    if str(value).lower().startswith("basic "):
+    return {each for each in _of_header(str(value)) if len(each) >= _KEY_CHARS}
+
+
+def _of_header(value: str) -> set[str]:
+    """Return the secrets of a header, without "Bearer" or "Basic"; a password beside its pair."""
+    scheme, _, rest = value.rpartition(" ")
+    found = {rest}
+    if scheme.lower() == "basic":
         with contextlib.suppress(ValueError):
-            pair = base64.b64decode(str(value)[6:], validate=True).decode()
+            pair = base64.b64decode(rest, validate=True).decode()
             found |= {pair, pair.partition(":")[2]}
-    return {each for each in found if len(each) >= _KEY_CHARS}
+    return found
 
 
 def _secrets_of_address(address: str) -> set[str]:

@@ -166,8 +166,7 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
     says, HTTP status.
     """
     chain = _chain(error)
-    body = getattr(error, "body", None) or getattr(error, "error", None) or str(error)
-    words = _server_words(body) or type(error).__name__
+    words = _words_of(error)
     status = next(filter(None, map(_status, chain)), 0)
     if status < 0:  # an error inside a reply that began with 200
         return _kind(f"said: {words}"), words, 0
@@ -175,9 +174,8 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
     if "broken" in raised:  # whatever its status
         return "server", f"the reply broke off or is not JSON ({_one_line(raised['broken'])})", 0
     if status >= 300:
-        page = ""
-        if words.lower().startswith(("<!doctype", "<html")):
-            page = "a web page: "
+        is_page = words.lower().startswith(("<!doctype", "<html"))
+        page = "a web page: " * is_page
         return _kind(f"HTTP {status}: {words}"), f"HTTP {status}: {page}{words}", status
     kind = next((kind for kind in _RAISED if kind in raised), "server")
     if kind == "down":
@@ -185,6 +183,11 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
     elif kind == "server":  # an error in the body of a reply with status 200
         kind = _kind(f"said: {words}")
     return kind, words, 0
+
+
+def _words_of(error: BaseException) -> str:
+    body = getattr(error, "body", None) or getattr(error, "error", None) or str(error)
+    return _server_words(body) or type(error).__name__
 
 
 def _chain(error: BaseException) -> list[BaseException]:

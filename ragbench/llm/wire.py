@@ -260,13 +260,7 @@ class OllamaServer:
         settings: Mapping[str, Any] | None = None,
         api_key: str | None = None,
     ) -> None:
-        self.address = full_address(host or os.environ.get("OLLAMA_HOST") or OLLAMA_HOST, 11434)
-        if re.search(r"/v1/?$", self.address):
-            raise ConfigError(
-                f"host={self.address}, which speaks OpenAI's protocol",
-                "an address of Ollama, without /v1",
-                "leave out /v1, or name the model openai:NAME",
-            )
+        self.address = _ollama_address(host)
         # A redirect's address would get the prompts, and every header but Authorization. httpx
         # refuses a NO_PROXY such as [::1].
         self.settings = {"follow_redirects": False, "trust_env": False, **(settings or {})}
@@ -307,6 +301,18 @@ class OllamaServer:
         if ":" in short.rsplit("/", 1)[-1]:
             return short
         return f"{short}:latest"
+
+
+def _ollama_address(host: str | None) -> str:
+    """Return the whole address of a server; ConfigError for OpenAI's protocol."""
+    address = full_address(host or os.environ.get("OLLAMA_HOST") or OLLAMA_HOST, 11434)
+    if re.search(r"/v1/?$", address):
+        raise ConfigError(
+            f"host={address}, which speaks OpenAI's protocol",
+            "an address of Ollama, without /v1",
+            "leave out /v1, or name the model openai:NAME",
+        )
+    return address
 
 
 def _with_key(headers: Mapping[str, str] | None, api_key: str | None) -> dict[str, str]:
