@@ -7,6 +7,7 @@ A name stands for the same in Python and in an ``experiment.yaml``.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
@@ -193,8 +194,13 @@ def _data(_: str, use: str, options: dict[str, Any], settings: _Settings) -> Cal
 def _chunker(axis: str, use: str, options: dict[str, Any], settings: _Settings) -> Callable:
     check_known(axis, [use], chunking.CHUNKERS)
     cut = chunking.CHUNKERS[use]
-    takes = [name for name in inspect.signature(cut).parameters if name != "documents"]
+    parameters = inspect.signature(cut).parameters
+    takes = [name for name in parameters if name != "documents"]
     filled = _with_models(use, takes, options, settings)
+    for name, value in options.items():
+        kinds = re.findall(r"\w+", str(parameters[name].annotation))
+        if isinstance(value, float) and "int" in kinds and "float" not in kinds:
+            raise ConfigError(f"{name}={value}", "a whole number", "write one")
     cut([], **filled)  # settings that cannot work are refused now, and with their key
     return partial(cut, **filled)
 

@@ -50,18 +50,6 @@ def test_a_call_sends_every_option_and_a_reply_tells_tokens_model_digest_and_ste
     assert (sent["truncate"], sent["stream"]) == (False, True)
 
 
-def test_a_model_replaced_in_mid_run_is_noticed_and_no_reply_is_kept_under_a_wrong_digest(
-    fake, tmp_path, caplog
-):
-    fake.reply = at_call(4, lambda: fake.models.update({"llama3:8b": "0" * 64}))
-    fake.latency_s = 0.05
-    with Cassette(tmp_path / "c.sqlite") as cassette:
-        replies = ask(fake.model(), numbered(12), cassette=cassette, concurrency=1)
-        assert cassette.rows("SELECT digest FROM replies") == []
-    assert {reply.error.kind for reply in replies} == {"digest"}
-    assert "replaced under its name in mid-run" in caplog.text
-
-
 def test_the_digest_is_asked_for_at_the_start_and_the_end_and_not_after_each_call(fake):
     ask(fake.model(), numbered(30))
     assert Counter(call.path for call in fake.other)["/api/tags"] == 2
@@ -239,10 +227,15 @@ def test_a_wait_without_a_reply_is_said_once_and_how_long_it_may_last(fake, monk
     assert "deadline_s=30" in caplog.text
 
 
-def test_a_model_that_was_replaced_takes_out_only_what_this_ask_recorded(fake, tmp_path):
+def test_a_model_replaced_in_mid_run_is_noticed_and_only_what_this_ask_recorded_is_taken_out(
+    fake, tmp_path, caplog
+):
     with Cassette(tmp_path / "c.sqlite") as cassette:
         ask(fake.model(), ["before"], cassette=cassette)
-        fake.reply = at_call(1, lambda: fake.models.update({"llama3:8b": "0" * 64}))
-        ask(fake.model(), ["p", "q"], cassette=cassette)
+        fake.reply = at_call(4, lambda: fake.models.update({"llama3:8b": "0" * 64}))
+        fake.latency_s = 0.05
+        replies = ask(fake.model(), numbered(12), cassette=cassette, concurrency=1)
         kept = cassette.rows("SELECT json_extract(request, '$.messages[0].content') FROM replies")
     assert kept == [("before",)]
+    assert {reply.error.kind for reply in replies} == {"digest"}
+    assert "replaced under its name in mid-run" in caplog.text

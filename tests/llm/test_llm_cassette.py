@@ -231,11 +231,6 @@ def test_the_environment_turns_a_replaying_script_into_a_recording_one(
     assert run(fake, replaying(path), ["p0", "new"])[1] == 1
 
 
-def test_a_path_is_a_cassette_in_record_mode(fake, tmp_path):
-    path = tmp_path / "new" / "c.sqlite"
-    assert [run(fake, path)[1], run(fake, str(path))[1]] == [3, 0]
-
-
 @pytest.mark.parametrize("mode", ["replay", "record"])
 def test_a_file_that_is_no_cassette_is_refused(tmp_path, mode):
     (tmp_path / "text.sqlite").write_text("this is not a database, " * 50)

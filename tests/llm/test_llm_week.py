@@ -149,11 +149,6 @@ def test_a_plan_takes_the_latest_calls_and_says_their_range(fake, tmp_path):
     assert "2.0 to 3.0, the latest 20 recorded" in step.basis
 
 
-def test_version_and_quantisation_are_facts_of_a_model(fake):
-    expected = {"server": "Ollama 0.24.0", "weights": "8.0B, Q4_0", "digest": DIGEST}
-    assert expected.items() <= Endpoint.identified(fake.model()).to_dict().items()
-
-
 @pytest.mark.parametrize(("good", "asked"), [(None, 20), (3, 60)])
 def test_a_run_whose_labels_all_fail_ends_after_a_few(fake, good, asked):
     def fault(prompt, before):
