@@ -253,12 +253,23 @@ def sounds_secret(name: str) -> bool:
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:
-    """Hide secrets in a text, in the forms that a server can echo: plain, in a URL, in base64."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        packed = base64.b64encode(secret.encode("utf-8", "replace")).decode()
-        for form in (secret, quote(secret, safe=""), packed):
-            text = text.replace(form, "[secret]")
+    """Hide secrets in a text, in the forms that a server can echo: plain, in a URL, in JSON, in
+    base64.
+    """
+    forms = {form for secret in secrets for form in _forms(secret)}
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, "[secret]")
     return text
+
+
+def _forms(secret: str) -> set[str]:
+    forms = {secret, quote(secret, safe=""), quote(secret), json.dumps(secret)[1:-1]}
+    for before in range(3):  # places in the three bytes that four letters stand for
+        packed = base64.b64encode(b"\0" * before + secret.encode("utf-8", "replace")).decode()
+        # without the letters that its neighbours change
+        inside = re.sub(r".=+$", "", packed[(0, 2, 3)[before] :])
+        forms |= {inside, inside.replace("+", "-").replace("/", "_")}
+    return forms
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:

@@ -18,6 +18,7 @@ import socket
 import ssl
 import threading
 import time
+import urllib.request
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
@@ -49,8 +50,8 @@ def estimate_tokens(text: str) -> int:
 class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Under the clients of a model: completes requests, and bounds the time of replies.
 
-    ``verify`` is of httpx's transport, which is made at the first request: a certificate that
-    cannot be used troubles no replay. The timeout of a request holds
+    ``verify`` is of httpx's transport, which is made at the first request: a proxy or certificate
+    that cannot be used troubles no replay. The timeout of a request holds
     until the first byte of its reply, and from there to the last one. ``port`` gives that of a
     server which is started at the first request.
     """
@@ -72,7 +73,7 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """Send a request."""
         self._complete(request, request.read())
         if self._inner is None:
-            self._inner = _opened(httpx.HTTPTransport, self._verify)
+            self._inner = _opened(httpx.HTTPTransport, request.url, self._verify)
         request.extensions["trace"] = self._note_connection
         seconds = request.extensions["timeout"]["read"]
         # httpx's limit is on each piece: a server can say "100 Continue" for ever
@@ -86,7 +87,7 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._complete(request, await request.aread())
         loop = asyncio.get_running_loop()  # connections are of the loop that opened them
         if self._async is None or self._async[0] is not loop:
-            self._async = loop, _opened(httpx.AsyncHTTPTransport, self._verify)
+            self._async = loop, _opened(httpx.AsyncHTTPTransport, request.url, self._verify)
         return await self._async[1].handle_async_request(request)
 
     def _complete(self, request: httpx.Request, content: bytes) -> None:
@@ -178,15 +179,25 @@ def _with_fields(url: httpx.URL, content: bytes) -> bytes:
 # -- the way to a server
 
 
-def _opened(kind: Any, verify: Any) -> Any:
+def _proxy_for(url: httpx.URL) -> str | None:
+    """Return the proxy that the environment names for an address; this machine needs none."""
+    is_here = url.host in ("localhost", "::1") or url.host.startswith("127.")
+    if is_here or urllib.request.proxy_bypass(url.host):
+        return None
+    proxies = urllib.request.getproxies()
+    return proxies.get(url.scheme) or proxies.get("all")
+
+
+def _opened(kind: Any, url: httpx.URL, verify: Any) -> Any:
     certificates = os.environ.get("SSL_CERT_FILE")
+    limits = httpx.Limits(max_connections=None, keepalive_expiry=5.0)
     try:
         if verify is True:
             verify = _trusted(certificates)
-    except OSError as error:
-        raise httpx.ConnectError(f"{error}; SSL_CERT_FILE {certificates}") from None
-    limits = httpx.Limits(max_connections=None, keepalive_expiry=5.0)
-    return kind(limits=limits, verify=verify)
+        return kind(limits=limits, verify=verify, proxy=_proxy_for(url))
+    except (ImportError, OSError, ValueError) as error:  # a package for SOCKS, a certificate's file
+        what = f"{type(error).__name__}: {error}; SSL_CERT_FILE {certificates}"
+        raise httpx.ConnectError(f"{what}, or the proxy of the environment") from None
 
 
 @functools.lru_cache(maxsize=4)
@@ -236,8 +247,9 @@ def full_address(host: str, port: int, path: str = "") -> str:
 
 
 class OllamaServer:
-    """A server of Ollama, by one rule for chat, embedding and doctor. It is asked directly,
-    whatever proxy the environment names.
+    """A server of Ollama, by one rule for chat, embedding and doctor.
+
+    This machine is asked directly, others as the environment's proxies say.
 
     Parameters
     ----------
@@ -261,8 +273,8 @@ class OllamaServer:
         api_key: str | None = None,
     ) -> None:
         self.address = _ollama_address(host)
-        # A redirect's address would get the prompts, and every header but Authorization. httpx
-        # refuses a NO_PROXY such as [::1].
+        # A redirect's address would get the prompts, and every header but Authorization. Proxies of
+        # the environment are read by the transport: httpx refuses a NO_PROXY such as [::1].
         self.settings = {"follow_redirects": False, "trust_env": False, **(settings or {})}
         self.settings["headers"] = _with_key(self.settings.get("headers"), api_key)
         self.wire = self.settings.get("transport")

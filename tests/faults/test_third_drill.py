@@ -224,7 +224,10 @@ SECRET = 'k3y with/odd+signs"in it'
     [
         SECRET,
         quote(SECRET, safe=""),
+        json.dumps(SECRET),
         base64.b64encode(SECRET.encode()).decode(),
+        base64.b64encode(f"user:{SECRET}".encode()).decode(),
+        base64.urlsafe_b64encode(f"u:{SECRET}".encode()).decode(),
     ],
 )
 def test_a_secret_is_hidden_in_every_form_that_a_server_can_echo(form):

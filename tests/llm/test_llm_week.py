@@ -204,22 +204,72 @@ def test_a_certificate_of_ones_own_is_named_trusted_by_its_file_or_not_looked_at
         assert checks()[-1].ok
 
 
-def test_a_certificate_that_cannot_be_read_troubles_no_replay(fake, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("host", "proxy"),
+    [
+        ("http://localhost:11434", None),
+        ("http://127.0.0.1:1", None),
+        ("http://[::1]:1", None),
+        ("http://gpu1:11434", "http://proxy:3128"),
+        ("http://inside:11434", None),
+    ],
+)
+def test_loopback_is_asked_directly_and_others_by_the_environments_proxy(host, proxy, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+    monkeypatch.setenv("no_proxy", "inside,[::1]")
+    proxies = []
+
+    def transport(proxy, verify, **_):
+        proxies.append(proxy)
+        assert verify.verify_mode == ssl.CERT_REQUIRED
+        return httpx.MockTransport(lambda request: httpx.Response(200))
+
+    monkeypatch.setattr(httpx, "HTTPTransport", transport)
+    httpx.Client(transport=Transport()).get(host)
+    assert proxies == [proxy]
+
+
+@pytest.mark.parametrize("what", ["chat", "embedding", "doctor"])
+def test_a_server_behind_a_proxy_is_reached_through_it_by_whatever_asks(what, monkeypatch):
     host = "http://gpu1.example:11434"
+    with FakeOllama() as proxy:  # the double is no proxy, but is asked
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.setenv("OLLAMA_HOST", host)
+        if what == "chat":
+            ask("ollama:llama3:8b", ["p"], **FAST)
+        elif what == "embedding":
+            with pytest.raises(ModelError):
+                make_embedder("ollama:bge-m3").embedder.embed_array(["p"])
+        else:
+            checks()
+    assert proxy.calls or proxy.other
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("SSL_CERT_FILE", "/no/such/file", "/no/such/file"),
+        ("all_proxy", "socks5://ann:secret@proxy:1", "the proxy of the environment"),
+    ],
+)
+def test_an_environment_that_cannot_be_used_troubles_no_replay(
+    fake, tmp_path, monkeypatch, variable, value, said
+):
     path = tmp_path / "c.sqlite"
     ask(fake.model(digest=DIGEST), ["p"], cassette=path, **FAST)
-    monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file")
+    monkeypatch.setenv(variable, value)
 
     def refuse(*arguments, **named):
         raise FileNotFoundError(2, "No such file or directory")
 
-    # the tests read no certificates else
-    monkeypatch.setattr("ssl.SSLContext.load_verify_locations", refuse)
+    if variable == "SSL_CERT_FILE":  # the tests read no certificates else
+        monkeypatch.setattr("ssl.SSLContext.load_verify_locations", refuse)
     tape = Cassette(path, "replay")
-    model = chat_model("ollama:llama3:8b", host=host)
+    model = chat_model("ollama:llama3:8b", host="http://gpu1.example:11434")
     assert ask(model, ["p"], cassette=tape)[0].cached
     (reply,) = ask(model, ["p"], **FAST)
-    assert (reply.error.kind, "/no/such/file" in str(reply.error)) == ("down", True)
+    assert (reply.error.kind, said in str(reply.error)) == ("down", True)
+    assert "secret" not in str(reply.error)
 
 
 def test_a_busy_server_is_waited_for_with_pauses_as_long_as_patience_lasts():
@@ -271,8 +321,11 @@ def test_prompts_are_not_traced(monkeypatch):
 
 
 def test_ctrl_c_lets_go_of_the_call_under_way_though_the_server_says_nothing():
-    with FakeOllama(fault=lambda prompt, before: Fault("no_bytes", 60)) as fake:
-        threading.Timer(0.5, press_ctrl_c).start()
+    def silent(prompt, before):
+        threading.Thread(target=press_ctrl_c).start()  # once the call is there
+        return Fault("no_bytes", 60)
+
+    with FakeOllama(fault=silent) as fake:
         began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             ask(fake.model(), ["p"], **FAST)
