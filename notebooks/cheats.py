@@ -1,4 +1,4 @@
-"""Answers that choose nothing, and their scores: read by notebook 99 and by scripts/ship_hotpotqa.py."""
+"""Answers that choose nothing, and their scores: read by notebook 99 and by the scripts that ship them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 
 import pandas as pd
 
+import recorded
+from ragbench.labelling.claims import check_claims, extract_claims
 from ragbench.metrics.lexical import bleu, claim_overlap, contained, exact_match, rouge_l, token_f1
+from ragbench.text.sentences import split_sentences
 
 PADDED_WORDS = 200
 ABSTENTION = "I cannot find enough information to answer the question."
@@ -20,6 +23,9 @@ METRICS = {
     "rouge_l": rouge_l,
 }
 NUMBERS = [*METRICS, "words in the passages", "words", "right words"]
+TURNS = ("faithfulness", "precision", "recall")  # of a checker, in the order of asking
+CHECKED = 20  # questions of MiniHop
+CLAIMS = 3  # sentences of a text that a checker sees
 
 
 def candidates(text: str) -> str:
@@ -71,3 +77,27 @@ def numbers(answer: str, reference: str, context: str) -> dict[str, Any]:
         "words": len(answer.split()),
         "right words": claim_overlap(reference, answer, {}),
     }
+
+
+def checked_rows() -> pd.DataFrame:
+    """The honest answers to the questions that a checker sees."""
+    return recorded.rows("qwen", "thesis").query("retriever == 'BM25'").head(CHECKED)
+
+
+def checks(question: str, reference: str, context: str, answer: str) -> dict[str, dict[str, Any]]:
+    """What a checker is asked of a question: for each turn and system the claims and the text."""
+    (true_claims,) = extract_claims(None, [reference], [question])
+    turns = {turn: {} for turn in TURNS}
+    for system, text in systems(question, context, answer).items():
+        claims = tuple(split_sentences(text, "claims")[:CLAIMS])
+        turns["faithfulness"][system] = claims, context
+        turns["precision"][system] = claims, reference
+        turns["recall"][system] = true_claims, text
+    return turns
+
+
+def labels(model: Any, question: str, asked: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+    """The checker's labels of a turn: for each system one a claim."""
+    claims, texts = zip(*asked.values(), strict=True)
+    found = check_claims(model, claims, texts, [question] * len(texts), **options)
+    return dict(zip(asked, found, strict=True))
