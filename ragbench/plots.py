@@ -376,6 +376,15 @@ def ir_score_curves(
     panels = {title: ours}
     if paper is not None:
         panels["as published"] = paper
+    return curves(panels, "mean IR score")
+
+
+def curves(panels: Mapping[str, pd.DataFrame], ylabel: str) -> Figure:
+    """Means between 0 and 1 against the token budget, a panel a table, one line per retriever.
+
+    The tables have the columns retriever, N, mean. Where one has ``bound`` and it is True, the mean
+    at the largest N is a horizontal line: of a floor or a ceiling.
+    """
     for frame in panels.values():
         _need(frame, "retriever", "N", "mean")
     looks = _looks(_unique(pd.concat([frame["retriever"] for frame in panels.values()])))
@@ -385,7 +394,7 @@ def ir_score_curves(
         _draw_curves(axis, frame, looks)
         axis.set_title(_wrapped(heading, 30), fontsize=_points(10))
         axis.set(xlabel="N, tokens of context", ylim=(0, 1))
-    axes[0, 0].set_ylabel("mean IR score")
+    axes[0, 0].set_ylabel(ylabel)
     _legend_below(figure)  # within the axes it would lie on curves of some data
     return figure
 
@@ -393,6 +402,10 @@ def ir_score_curves(
 def _draw_curves(axis: Axes, frame: pd.DataFrame, looks: dict) -> None:
     for retriever, line in frame.groupby("retriever", sort=False):
         look = looks[retriever]
+        if "bound" in line and line["bound"].all():
+            height = line.loc[line["N"].idxmax(), "mean"]
+            axis.axhline(height, ls="--", color=look["color"], label=_label(retriever))
+            continue
         axis.plot(line["N"], line["mean"], ms=4, label=_label(retriever), **look)
         if "low" in line:
             axis.fill_between(

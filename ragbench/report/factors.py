@@ -33,6 +33,8 @@ FACTORS = {
     "k": "k",
     "generator": "generator, prompt",
 }
+# Axes that do not change a measure.
+_SHARED = {"ir_score": ["generator", "judge"], "contained": ["judge"]}
 # What is asked at N = 0, whatever the prompt with documents.
 _ASKED = ["model", "digest", "temperature", "seed", "num_ctx", "prompt_sha256"]
 
@@ -84,7 +86,7 @@ def run_tables(rows: pd.DataFrame, name: str, by: str | None = None) -> Iterator
             if table is not None:
                 yield table
     yield from _grades_tables(rows, name)
-    systems = rows[rows["N"].gt(0) & rows["retriever"].ne("Gold")]  # which is a ceiling
+    systems = rows[~_bounds(rows)]
     if measures and len(systems):
         worst = worst_questions(systems, measures[-1])
         if len(worst):
@@ -114,17 +116,43 @@ def overview(
 
 
 def _curves(table: pd.DataFrame, name: str) -> Figure | None:
-    """Draw the IR score against N, one line per system, where several N were run."""
-    drawn = table[table["metric"].eq("ir_score") & table["mean"].notna()]
+    """Draw the measures against N, one line per system, where several N were run.
+
+    The floor (no documents) and the ceiling (`Gold`) are horizontal lines.
+    """
+    drawn = table[table["metric"].isin(MEASURES) & table["mean"].notna()]
     if "N" not in drawn or drawn["N"].nunique() < 2:
         return None
-    axes = drawn.drop(columns=["N", "generator", "judge"], errors="ignore")
-    systems = _setting_names(axes).replace("", name)
-    # what answers and judges share is one context, and one point
-    drawn = drawn.assign(retriever=systems).drop_duplicates(["retriever", "N"])
-    if systems.nunique() > MOST_DRAWN:
+    panels = {}
+    for metric in (name for name in MEASURES if drawn["metric"].eq(name).any()):
+        part = drawn[drawn["metric"].eq(metric)]
+        # what answers and judges share is one context, and one point
+        part = part.drop(columns=_SHARED.get(metric, []), errors="ignore")
+        bounds = _bounds(part)
+        systems = _system_names(part[~bounds])
+        of_bounds = _system_names(part[bounds].drop(columns=["chunker", "k"], errors="ignore"))
+        names = pd.concat([systems.replace("", name), of_bounds])
+        part = part.assign(retriever=names, bound=bounds)
+        panels[metric.replace("_", " ")] = part.drop_duplicates(["retriever", "N"])
+    if max(part["retriever"].nunique() for part in panels.values()) > MOST_DRAWN:
         return None
-    return plots.ir_score_curves(drawn, title=name)
+    return plots.curves(panels, "mean")
+
+
+def _bounds(rows: pd.DataFrame) -> pd.Series:
+    """Say which rows are no system's: without documents, or of a retriever called Gold, such as
+    "Gold, documents".
+    """
+    if "retriever" not in rows:
+        return pd.Series(False, rows.index)
+    return rows["retriever"].eq(NO_DOCUMENTS) | rows["retriever"].str.match(r"Gold\b")
+
+
+def _system_names(rows: pd.DataFrame) -> pd.Series:
+    """Name systems by retriever and what else varies between them, but N."""
+    axes = rows.drop(columns="N")
+    kept = [axis for axis in axes if axis == "retriever" or axes[axis].nunique() > 1]
+    return _setting_names(axes[kept])
 
 
 def _setting_names(table: pd.DataFrame) -> pd.Series:

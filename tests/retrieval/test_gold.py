@@ -6,6 +6,8 @@ import pytest
 
 import ragbench as rb
 from ragbench.errors import ConfigError
+from ragbench.report.export import export
+from ragbench.report.factors import measured, run_tables
 from ragbench.retrieval import Gold
 
 PAGES = (
@@ -75,3 +77,45 @@ def test_it_needs_a_data_set_that_names_its_evidence_and_is_told_it():
         Gold(unit="documents").of(rb.Dataset("mills", (OTHER,), PAGES))
     with pytest.raises(ConfigError, match="unit='pages'"):
         Gold(unit="pages")
+
+
+class Repeats:
+    """Answers with what it reads; alone, with the answer to everything: Ely."""
+
+    name = "repeats"
+
+    def answer(self, question, context):
+        return context or "Ely"
+
+
+def test_a_runs_figure_has_floor_and_ceiling_as_horizontal_lines(tmp_path):
+    """``retriever: [BM25, Gold]``: heights are the means of the rows, at Gold's largest N."""
+    grid = rb.Experiment(
+        "bounded",
+        data=DATA,
+        chunker="sentences",
+        retriever=["BM25", "Gold"],
+        N=(0, 6, 12, 100),
+        generator={"repeats": Repeats()},
+    )
+    rows = grid.run(progress=False)
+    made = measured(rows)
+    (overview,) = [table for table in run_tables(made, "r") if table.stem == "overview"]
+    ir_score, right = overview.figure.axes
+
+    def line_of(axis, name):
+        (line,) = [line for line in axis.lines if line.get_label() == name]
+        return line.get_ydata()
+
+    def mean_of(retriever, N, measure):
+        values = made[made["retriever"].eq(retriever) & made["N"].eq(N)][measure]
+        return pytest.approx(sum(values.dropna()) / values.notna().sum())
+
+    assert [line.get_label() for line in ir_score.lines] == ["BM25", "Gold"]  # no text, no score
+    assert line_of(ir_score, "Gold") == [mean_of("Gold", 100, "ir_score")] * 2
+    assert line_of(right, "Gold") == [mean_of("Gold", 100, "contained")] * 2
+    assert line_of(right, "no documents") == [mean_of("no documents", 0, "contained")] * 2
+    assert [*line_of(right, "BM25")] == [mean_of("BM25", N, "contained") for N in (6, 12, 100)]
+    assert made.query("retriever == 'Gold' and N == 6")["contained"].mean() == 0  # cut: no ceiling
+    export(grid.folder, tmp_path / "out")
+    assert (tmp_path / "out" / "figures" / "overview.png").stat().st_size
