@@ -97,6 +97,7 @@ def test_a_runs_figure_has_floor_and_ceiling_as_horizontal_lines(tmp_path):
         retriever=["BM25", "Gold"],
         N=(0, 6, 12, 100),
         generator={"repeats": Repeats()},
+        folder=tmp_path / "run",
     )
     rows = grid.run(progress=False)
     made = measured(rows)
@@ -117,5 +118,5 @@ def test_a_runs_figure_has_floor_and_ceiling_as_horizontal_lines(tmp_path):
     assert line_of(right, "no documents") == [mean_of("no documents", 0, "contained")] * 2
     assert [*line_of(right, "BM25")] == [mean_of("BM25", N, "contained") for N in (6, 12, 100)]
     assert made.query("retriever == 'Gold' and N == 6")["contained"].mean() == 0  # cut: no ceiling
-    export(grid.folder, tmp_path / "out")
+    export(tmp_path / "run", tmp_path / "out")
     assert (tmp_path / "out" / "figures" / "overview.png").stat().st_size
