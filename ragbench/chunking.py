@@ -99,6 +99,10 @@ def token_chunks(
     The default fits into the 256 tokens, with two marks, that MiniLM reads of a text.
 
     Source: RAGChecker, App. D (300 tokens, overlap 0.2); RAGEval, §5.4.
+
+    >>> document = rb.Document("mill", "Mill", "Ada built the mill. It burnt down in 1902.")
+    >>> [chunk.text for chunk in rb.token_chunks([document], size=5, overlap=0.2)]
+    ['Ada built the mill.', 'mill. It burnt down', 'down in 1902.']
     """
     if size < 1:
         raise ConfigError(f"size={size!r}", "at least 1 token", "use for instance size=250")
@@ -188,6 +192,10 @@ def segment(
     with ``as_run`` this holds for four merged sentences or fewer, which is most of HotpotQA's
     paragraphs (notebook 10 counts them). An embedder reads the beginning of a window that is longer
     than it can read, as in the published run.
+
+    >>> document = rb.data.load_minihop().documents[0]
+    >>> len(rb.segment([document], rb.MiniLM()))
+    1
     """
     chosen = _settings(profile, settings)
     sentences = []
@@ -303,6 +311,10 @@ def semantic_chunks(
         else between words.
 
     Source: thesis §2.5.2; for ``as_run`` the published run.
+
+    >>> document = rb.data.load_minihop().documents[0]
+    >>> rb.semantic_chunks([document], rb.MiniLM())[0].doc_id == document.id
+    True
     """
     documents = _documents(documents)
     options = {"window": window, "stride": stride, "percentile": percentile}
@@ -395,6 +407,10 @@ def split_chunks(
 
     ``split`` is for instance ``RecursiveCharacterTextSplitter(chunk_size=1000).split_text`` of
     LangChain.
+
+    >>> document = rb.Document("mill", "Mill", "Ada built it.\\nIt burnt down.")
+    >>> [chunk.text for chunk in rb.split_chunks([document], str.splitlines)]
+    ['Ada built it.', 'It burnt down.']
     """
     if not callable(split):
         raise ConfigError(

@@ -66,6 +66,9 @@ class MiniLM(_Arrays):
     weights.
 
     Source: thesis §2.5.3; the model card of sentence-transformers/all-MiniLM-L6-v2.
+
+    >>> len(rb.MiniLM().embed_query("Who built the mill?"))
+    384
     """
 
     dimension = _DIMENSION
@@ -283,6 +286,11 @@ class CachedEmbeddings(_Arrays):
     model_id : names the model and every setting that changes its vectors (server, revision,
         dimensions, instruction). Default ``embedder.model_id``; ConfigError where it has none.
     folder : where the file lies; default the cache folder.
+
+    >>> embedder = rb.CachedEmbeddings(rb.MiniLM())
+    >>> _ = embedder.embed_documents(["Ada built the mill."])
+    >>> embedder.not_on_disk(["Ada built the mill.", "It burnt down."])
+    ['It burnt down.']
     """
 
     def __init__(
@@ -510,6 +518,9 @@ def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
     name : ``"minilm"`` (English), ``"ollama:NAME"`` (an embedding model such as bge-m3, which reads
         many languages), or one of your own in `EMBEDDERS`.
     options : of the class, such as ``host`` of Ollama. ConfigError for an unknown name or option.
+
+    >>> len(rb.make_embedder("minilm").embed_query("Who built the mill?"))
+    384
     """
     kind, colon, rest = name.partition(":")
     needs_rest = {"ollama": True, "minilm": False}.get(kind, bool(colon))

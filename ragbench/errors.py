@@ -16,6 +16,11 @@ class RagbenchError(Exception):
     got : what was found, with file and line where there is one.
     expected : what would have been right.
     do : the next step.
+
+    >>> print(rb.RagbenchError("N = -1", "a count of tokens", "N=300"))
+    N = -1
+      expected: a count of tokens
+      do: N=300
     """
 
     def __init__(self, got: str, expected: str = "", do: str = "") -> None:
@@ -36,7 +41,13 @@ class RagbenchError(Exception):
 
 
 class DataError(RagbenchError):
-    """A data set or file is missing, malformed, or not the one it claims to be."""
+    """A data set or file is missing, malformed, or not the one it claims to be.
+
+    >>> print(rb.DataError("no column 'answer'", "a column of that name", "name yours"))
+    no column 'answer'
+      expected: a column of that name
+      do: name yours
+    """
 
 
 class EmptyFileError(DataError):
@@ -48,11 +59,22 @@ class NotHereError(DataError):
 
 
 class ModelError(RagbenchError):
-    """A model server is away, refuses, or replied with something that cannot be used."""
+    """A model server is away, refuses, or replied with something that cannot be used.
+
+    >>> print(rb.ModelError("no server at localhost:11434", "Ollama", "ollama serve"))
+    no server at localhost:11434
+      expected: Ollama
+      do: ollama serve
+    """
 
 
 class ConfigError(RagbenchError):
-    """A parameter has a value that cannot work."""
+    """A parameter has a value that cannot work.
+
+    >>> print(rb.ConfigError("retriever 'bm26'", "BM25, SIM, Hybrid"))
+    retriever 'bm26'
+      expected: BM25, SIM, Hybrid
+    """
 
 
 _MAX_NAMES = 100  # names that a message lists

@@ -70,6 +70,8 @@ def style(
         at most.
     font, size : family and points of the text, as matplotlib's ``font.family`` and ``font.size``
         (small texts have eight tenths of it). None: as they are in ``rcParams``.
+
+    >>> rb.plots.style(width_mm=160)
     """
     _STYLE.width = None
     if width_mm is not None:
@@ -282,6 +284,13 @@ def save_figure(
         also states the size of its smallest letters.
     folder : default ``figures/`` of the checkout. dpi : of the PNG; 300 for print.
     kinds : for print ``("png", "pdf")`` or ``("png", "svg")``.
+
+    >>> from pathlib import Path
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"system": ["BM25", "SIM"], "mean": [0.72, 0.79]})
+    >>> figure = rb.plots.dots(table, "system", "mean", xlabel="IR score")
+    >>> sorted(rb.plots.save_figure(figure, "means", table, "Two means.", folder=Path()))
+    ['csv', 'png']
     """
     _check_figure(figure, alt)
     folder = folder or figures_dir()
@@ -372,6 +381,11 @@ def ir_score_curves(
 
     Both tables have the columns retriever, N, mean. ``title`` says what the left panel was measured
     on.
+
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"retriever": "BM25", "N": [100, 1000], "mean": [0.4, 0.7]})
+    >>> rb.plots.ir_score_curves(table).axes[0].get_ylabel()
+    'mean IR score'
     """
     panels = {title: ours}
     if paper is not None:
@@ -438,6 +452,12 @@ def stacked_shares(
     """Shares of the five grades as one stacked bar per row, each share written into its part.
 
     ``columns``: column -> what the legend says of it.
+
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"system": ["BM25"], "right": [0.7], "wrong": [0.3]})
+    >>> figure = rb.plots.stacked_shares(table, "system", {"right": "right", "wrong": "wrong"})
+    >>> len(figure.axes)
+    1
     """
     _need(table, row, panel, *columns)
     panels = _panels(table, panel)
@@ -495,6 +515,11 @@ def dots(
     ----------
     at : where the reference line stands: no correlation, chance.
     filled : boolean column; dots are hollow where it is False, and grey without ``hue``.
+
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"system": ["BM25", "SIM"], "mean": [0.72, 0.79]})
+    >>> rb.plots.dots(table, "system", "mean", xlabel="IR score").axes[0].get_xlabel()
+    'IR score'
     """
     _need(frame, row, value, hue, panel, filled)
     rows = _unique(frame[row])

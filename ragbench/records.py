@@ -13,7 +13,11 @@ from ragbench.errors import ConfigError, DataError, check_known
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One source text. ``sentences`` joined as they are give ``text``."""
+    """One source text. ``sentences`` joined as they are give ``text``.
+
+    >>> rb.Document("mill", "The mill", "Ada built it. It burnt down.").title
+    'The mill'
+    """
 
     id: str
     title: str
@@ -29,6 +33,10 @@ class Question:
     ``references`` are the thesis's extracted relevant parts p_1..p_n (§2.1): the supporting
     sentences. ``kind`` is the data set's own question type (bridge, comparison, ...), ``level`` its
     difficulty.
+
+    >>> question = rb.Question("q1", "Who built the mill?", "Ada", references=("Ada built it.",))
+    >>> question.answer
+    'Ada'
     """
 
     id: str
@@ -63,7 +71,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of a document, the unit that retrievers return."""
+    """A piece of a document, the unit that retrievers return.
+
+    >>> rb.Chunk("mill-1", "Ada built the mill.", doc_id="mill", title="The mill").text
+    'Ada built the mill.'
+    """
 
     id: str
     text: str
@@ -73,7 +85,12 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A retrieved chunk with its score and its rank (1 is best)."""
+    """A retrieved chunk with its score and its rank (1 is best).
+
+    >>> hit = rb.Hit(rb.Chunk("1", "Ada built the mill.", "mill"), score=1.5, rank=1)
+    >>> hit.chunk.doc_id
+    'mill'
+    """
 
     chunk: Chunk
     score: float
@@ -108,7 +125,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A generated answer. ``generator`` names the model, ``seconds`` is wall-clock time."""
+    """A generated answer. ``generator`` names the model, ``seconds`` is wall-clock time.
+
+    >>> rb.Answer("q1", "Ada built it.", generator="mine").text
+    'Ada built it.'
+    """
 
     question_id: str
     text: str
@@ -134,6 +155,9 @@ class Grade:
     """A verdict in the thesis's five categories (§2.4).
 
     ``value`` is None when the verdict could not be read.
+
+    >>> rb.Grade("q1", 5, judge="ollama:llama3:8b").value
+    5
     """
 
     question_id: str
@@ -149,6 +173,10 @@ class Dataset:
     """Questions and the documents they are asked over.
 
     ``excluded`` lists what the loader left out, as (id, reason): nothing is dropped in silence.
+
+    >>> questions = [rb.Question("q1", "Who built the mill?", "Ada")]
+    >>> rb.Dataset("mine", questions, documents=(rb.Document("mill", "Mill", "Ada built it."),))
+    Dataset('mine', 1 questions, 1 documents)
     """
 
     name: str

@@ -319,6 +319,13 @@ def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
     columns of the questions file. ``status`` is "ok" or "failed" (then ``error_step``,
     ``error_kind``, ``error`` say why); ``grade`` is missing where there is none; ``ir_score`` is
     NaN without documents or references.
+
+    >>> settings = {"retriever": "BM25", "N": 100, "folder": "look"}
+    >>> small = {"small": {"use": "token_chunks", "size": 100}}
+    >>> grid = rb.Experiment("look", data="minihop", chunker=small, **settings)
+    >>> _ = grid.run(progress=False)
+    >>> len(rb.load_rows("look"))
+    180
     """
     folder = run_folder(run)
     rows, sha256 = _read_rows(folder / ROWS)

@@ -66,6 +66,10 @@ class Scores(pd.DataFrame):
 
     Which columns are numbers, and who labelled, stands in the rows: it is known after a CSV and
     ``pd.concat``, too. ``Scores(frame)`` makes one of such a table.
+
+    >>> scores = rb.score([{"answer": "Paris", "reference": "Paris, France"}], ["token_f1"])
+    >>> scores.numbers
+    ['token_f1']
     """
 
     _metadata: ClassVar[list[str]] = ["facts"]
@@ -325,6 +329,10 @@ def label_items(
     ``item``, else the question's id and the system. `with_labels` puts the labels back.
 
     Source: thesis §2.4 (what its judge was shown).
+
+    >>> rows = [{"question": "Who?", "reference": "Ada", "answer": "Ada Ruck"}]
+    >>> rb.label_items(rows)[0].texts["True answer"]
+    'Ada'
     """
     table = _read_rows(rows, columns)
     missing = [name for name in ("question", "answer") if name not in table]
@@ -400,6 +408,12 @@ def with_labels(
     -------
     The rows, with a column per question and person, such as ``grade_me`` (numbers; NaN without a
     label). A warning counts labels of no row; DataError where no label belongs to a row.
+
+    >>> rows = [{"question": "Who?", "reference": "Ada", "answer": "Ada Ruck"}]
+    >>> said = {"kind": "grade", "aspect": "grade", "label": "5", "annotator": "me"}
+    >>> rb.append_labels("labels.csv", [said | {"item": rb.label_items(rows)[0].id}])
+    >>> rb.with_labels(rows, "labels.csv").columns.tolist()
+    ['question', 'reference', 'answer', 'question_id', 'grade_me']
     """
     table = _read_rows(rows, columns)
     if not isinstance(labels, pd.DataFrame):
@@ -437,6 +451,10 @@ def plan_score(
 
     ``recorded`` : whether replies on the cassette may be of these rows; not of answers that are
     still to be made.
+
+    >>> rows = [{"answer": "Paris", "reference": "Paris, France"}]
+    >>> rb.plan_score(rows, ["token_f1"]).total.calls
+    0
     """
     table, numbers, _ = _prepare(rows, metrics, columns, labels)
     to_make = _labels_to_make(numbers, _existing_columns(table))
@@ -475,6 +493,9 @@ def _are_recorded(
 def metric_table() -> pd.DataFrame:
     """List the numbers there are: metric, columns needed, source, range, and the labels needed,
     with who makes them.
+
+    >>> rb.metric_table().columns.tolist()
+    ['number', 'metric', 'needs', 'source', 'range', 'labels']
     """
     lower = lower_is_better()
     rows = []

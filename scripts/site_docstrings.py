@@ -13,6 +13,7 @@ from typing import Any
 import griffe
 
 _HEAD = re.compile(r"^(Parameters|Returns|Attributes)\n-+\n", re.M)
+_EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", re.M)
 _NAME = re.compile(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*) : (.*)$")
 
 
@@ -25,7 +26,10 @@ class TextFirst(griffe.Extension):
 
 
 def rewritten(docstring: str) -> str:
-    """Return a docstring with its text first, and each parameter's description below its name."""
+    """Return a docstring with its text first, each parameter's description below its name, and its
+    example as a block of code.
+    """
+    docstring = _EXAMPLE.sub(r"```pycon\n\g<0>\n```", docstring)
     text, *sections = _HEAD.split(docstring)
     tables = []
     for title, body in zip(sections[::2], sections[1::2], strict=True):

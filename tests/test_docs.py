@@ -3,6 +3,7 @@ file is left out.
 """
 
 import ast
+import doctest
 import importlib
 import inspect
 import json
@@ -323,11 +324,50 @@ def test_the_workflow_runs_the_tests_that_the_readme_names():
 
 
 def test_the_api_page_has_every_name_of_the_package_and_no_other():
-    listed = re.findall(r"^- `rb\.([\w.]+)`$", text_of("docs/api.md"), re.M)
-    assert len(listed) == len({*listed})
-    for name in listed:
-        attrgetter(name)(rb)
-    assert {name for name in listed if "." not in name} == {*rb.__all__} - {"GRADES", "__version__"}
+    assert len(API_NAMES) == len({*API_NAMES})
+    assert {name for name in API_NAMES if "." not in name} == {*rb.__all__} - {
+        "GRADES",
+        "__version__",
+    }
+
+
+API_NAMES = re.findall(r"^- `rb\.([\w.]+)`$", text_of("docs/api.md"), re.M)
+# Their example reads files that no package may hold.
+FROM_FILES = {f"data.load_{name}" for name in ("hotpotqa", "clapnq", "wikieval", "dragonball")}
+FROM_FILES |= {"data.load_refchecker"}
+
+
+def examples_of(name):
+    shown = inspect.unwrap(attrgetter(name)(rb))
+    module = vars(importlib.import_module(shown.__module__))
+    docstring = shown.__dict__["__doc__"] if isinstance(shown, type) else shown.__doc__
+    return doctest.DocTestParser().get_doctest(
+        docstring or "", {**module, "rb": rb}, name, None, None
+    )
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.data] * (name in FROM_FILES)) for name in API_NAMES],
+)
+def test_the_example_of_a_name_of_the_api_page_runs(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    told = []
+    runner = doctest.DocTestRunner(verbose=False)
+    assert runner.run(examples_of(name), out=told.append).failed == 0, "".join(told)
+
+
+def test_each_name_of_the_api_page_has_an_example_of_at_most_eight_lines():
+    for name in API_NAMES:
+        examples = examples_of(name).examples
+        assert 0 < sum(part.source.count("\n") for part in examples) <= 9, name
+    skipped = {
+        name
+        for name in API_NAMES
+        if any(part.options.get(doctest.SKIP) for part in examples_of(name).examples)
+    }
+    assert skipped == {"Experiment", "measure_judge", "data.load_ragchecker_benchmark"}
 
 
 def test_the_site_lists_every_notebook():

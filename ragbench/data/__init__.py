@@ -66,6 +66,9 @@ def load_dataset(
         ``ragbench.papers.thesis.DATA``.
     per_kind : keep the first so many questions of each domain and kind; None for all.
     options : of the loader.
+
+    >>> rb.data.load_dataset("minihop")
+    Dataset('minihop', 180 questions, 270 documents)
     """
     if per_kind is not None and per_kind < 1:
         raise ConfigError(

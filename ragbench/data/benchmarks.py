@@ -42,6 +42,8 @@ def load_ragchecker_benchmark(domain: str, path: str | Path | None = None) -> Da
     files.
 
     Source: RAGChecker, section 4.1 and Table 1.
+
+    >>> rb.data.load_ragchecker_benchmark("writing")  # doctest: +SKIP
     """
     folder = shared_file(
         path, "ragchecker", "benchmark", name="RAGChecker's benchmark", do=_SCRIPTS
@@ -91,6 +93,9 @@ def load_refchecker(path: str | Path | None = None) -> pd.DataFrame:
     DataFrame, a row per answer: setting ("zero_context", "noisy_context", "accurate_context"),
     dataset, model, id, response, claims (a list of {"triplet", "human_label"}). NotHereError
     without the files.
+
+    >>> len(rb.data.load_refchecker()) > 0
+    True
     """
     folder = shared_file(path, "refchecker", name="RefChecker's labels", do=_LABELS)
     merged = find_file(folder, "human_annotations_v1.jsonl")

@@ -32,6 +32,9 @@ def load_clapnq(path: str | Path | None = None) -> Dataset:
     gold passages.
 
     Source: RAGChecker, section 4.1 and Table 1 (ClapNQ).
+
+    >>> rb.data.load_clapnq()
+    Dataset('clapnq', 300 questions, 297 documents)
     """
     do = "copy annotated_data/dev from ClapNQ's repository there, or pass the file as path"
     file = shared_file(path, "clapnq", _FILE, name="ClapNQ", do=do)

@@ -55,6 +55,9 @@ def load_dragonball(
     doc_ids, keypoints (None where the file has none). A document's title is not unique.
 
     Source: RAGEval, section 3.4.
+
+    >>> rb.data.load_dragonball(language="en", domain="law").name
+    'dragonball'
     """
     wanted = {"language": language, "domain": domain}
     check_known("language", {language} - {None}, LANGUAGES)

@@ -60,6 +60,9 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
     their (title, index), ``meta["doc_ids"]`` their documents. In the official file, and only there,
     a supporting fact that points nowhere excludes its row (one is known, hence the thesis's 7,404
     of 7,405).
+
+    >>> rb.data.load_hotpotqa(limit=10)
+    Dataset('hotpotqa', 10 questions, 100 documents)
     """
     file = Path(path) if path else find_hotpotqa()
     if file is None:

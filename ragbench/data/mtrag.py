@@ -65,6 +65,9 @@ def load_mtrag() -> PeoplesGrades:
 
     Source: arXiv 2501.03468, the human evaluation of faithfulness, completeness, appropriateness
     and naturalness, 1 to 4.
+
+    >>> rb.data.load_mtrag().dataset
+    Dataset('mtrag', 159 questions, 350 documents)
     """
     content = read_json(packaged_data("mtrag", _FILE))
     questions = {task["task_id"]: _question(task) for task in content["tasks"]}

@@ -38,6 +38,14 @@ def load_beir(folder: str | Path, split: str = "test") -> Dataset:
 
     Questions are those that the split judges, without a true answer. Documents are all of the
     corpus. DataError also for a judgement of a query or document that is not there.
+
+    >>> from pathlib import Path
+    >>> Path("qrels").mkdir()
+    >>> _ = Path("corpus.jsonl").write_text('{"_id": "d1", "title": "", "text": "Ada built it."}')
+    >>> _ = Path("queries.jsonl").write_text('{"_id": "q1", "text": "Who built the mill?"}')
+    >>> _ = Path("qrels/test.tsv").write_text("query-id\\tcorpus-id\\tscore\\nq1\\td1\\t1\\n")
+    >>> len(rb.data.load_beir(".").questions)
+    1
     """
     folder = Path(folder).expanduser()
     pages = _texts(folder / "corpus.jsonl")

@@ -96,6 +96,10 @@ def load_questions(
     documents : see `load_documents`; or ``Document`` records.
     fields : your own column names, e.g. ``{"question": "query", "answer": "gold"}``.
     limit : keep the first so many questions.
+
+    >>> row = {"question": "Who?", "answer": "Ada", "references": ["Ada built it."]}
+    >>> rb.data.load_questions([row], [{"title": "Mill", "text": "Ada built it."}])
+    Dataset('mine', 1 questions, 1 documents)
     """
     if limit is not None and limit < 1:
         raise ConfigError(f"limit={limit!r}", "at least 1, or None for all", "leave it out")
@@ -190,6 +194,10 @@ def load_documents(
         subfolders too, without hidden files, links that lead out of it and (with a warning) those
         without text.
     fields : your own column names.
+
+    >>> (document,) = rb.data.load_documents([{"title": "Mill", "text": "Ada built it."}])
+    >>> document.text
+    'Ada built it.'
     """
     if isinstance(path, Sequence) and path and all(isinstance(d, Document) for d in path):
         return tuple(path)
@@ -246,6 +254,9 @@ def load_minihop(limit: int | None = None, probes: bool = False) -> Dataset:
     probes : load the 80 probes over the same documents instead: 40 easy questions ("single hop"),
         and 40 that are "unanswerable", whose ``level`` is "not in the documents" or "false
         premise", without references.
+
+    >>> rb.data.load_minihop(limit=10)
+    Dataset('minihop', 10 questions, 270 documents)
     """
     file = "probe_questions.jsonl" if probes else "questions.jsonl"
     folder = packaged_data("minihop")
@@ -373,6 +384,9 @@ def validate(dataset: Dataset, *, min_documents: int = 1) -> list[_Problem]:
     ----------
     min_documents : how many documents each question's evidence must come from (2 for two-hop
         questions, as MiniHop's).
+
+    >>> rb.data.validate(rb.data.load_minihop(), min_documents=2)
+    []
     """
     references = [text for question in dataset.questions for text in question.references]
     places = holders(references, [document.text for document in dataset.documents])

@@ -58,6 +58,9 @@ def load_wikieval(path: str | Path | None = None) -> pd.DataFrame:
     be incomplete. Column ``id`` numbers the rows from ``wikieval-01``.
 
     Source: RAGAS, section 4 (50 rows).
+
+    >>> len(rb.data.load_wikieval())
+    50
     """
     do = "set RAGBENCH_DATA, or pass WikiEval as JSON lines"
     place = shared_file(path, "wikieval", name="WikiEval", do=do)

@@ -98,6 +98,13 @@ def draft_questions(documents: Any, model: Any, **options: Any) -> Drafts:
     options : for `ragbench.llm.ask`; with a ``cassette`` a run that was broken off goes on.
 
     Source: RAGEval, section 3.3, by its steps; the check is ours.
+
+    >>> from langchain_core.language_models import FakeListChatModel
+    >>> asked = '{"question": "Who built the mill?", "answer": "Ada"}'
+    >>> model = FakeListChatModel(responses=[asked, '{"sentences": [1]}'])
+    >>> documents = [rb.Document("mill", "Mill", "Ada built the mill.")]
+    >>> rb.draft_questions(documents, model, progress=False).questions[0].text
+    'Who built the mill?'
     """
     documents = load_documents(documents)
     drafts = [_draft_of(document) for document in documents]
@@ -189,7 +196,12 @@ def _sentences_of(document: Document) -> list[str]:
 
 
 def draft_items(questions: Sequence[Question]) -> list[LabelItem]:
-    """Make items for `ragbench.widgets.LabellingTool` of kind "draft"."""
+    """Make items for `ragbench.widgets.LabellingTool` of kind "draft".
+
+    >>> draft = rb.Question("q1", "Who built it?", "Ada", references=("Ada built it.",))
+    >>> rb.draft_items([draft])[0].id
+    'q1'
+    """
     items = []
     for question in questions:
         evidence = "\n".join(question.references) or "none"
@@ -207,6 +219,12 @@ def accept_drafts(
 
     ``labels`` is a label file, or a folder of them. Returns the counts: accepted, dropped, open
     (nobody has said anything).
+
+    >>> draft = rb.Question("q1", "Who built it?", "Ada", references=("Ada built it.",))
+    >>> said = {"kind": "draft", "item": "q1", "aspect": "draft", "label": "accept"}
+    >>> rb.append_labels("drafts.csv", [said | {"annotator": "me"}])
+    >>> rb.accept_drafts([draft], "drafts.csv", "accepted.jsonl")
+    {'accepted': 1, 'dropped': 0, 'open': 0}
     """
     held = current(load_labels(labels), "draft")
     dropped = set(held.loc[held["label"] == "drop", "item"])

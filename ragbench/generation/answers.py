@@ -74,6 +74,12 @@ def generate(
     read one need not read its beginning again.
 
     Source: thesis §2.4, Figure 2.4 (same inputs and criteria, our own wording).
+
+    >>> from langchain_core.language_models import FakeListChatModel
+    >>> questions = [rb.Question("q1", "Who built the mill?", "Ada")]
+    >>> model = FakeListChatModel(responses=["Ada built it."])
+    >>> rb.generate(model, questions, ["Ada built the mill."], progress=False)[0].text
+    'Ada built it.'
     """
     _check(questions, contexts)
     if model is None:

@@ -31,6 +31,11 @@ class ModelChecker:
     Yes is *Entailment*, No is *Neutral*: this form knows no contradiction.
     ``"ollama:bespoke-minicheck"`` was trained on exactly this form. ``model`` and ``options`` are
     those of `ragbench.llm.ask`: ``cassette``, ``concurrency`` ...
+
+    >>> from langchain_core.language_models import FakeListChatModel
+    >>> checker = rb.ModelChecker(FakeListChatModel(responses=["Yes"]), progress=False)
+    >>> checker.check_many(["Ada built it."], ["The mill was built by Ada."])
+    [['Entailment']]
     """
 
     def __init__(self, model: Any, **options: Any) -> None:

@@ -52,6 +52,11 @@ def extract_claims(
     apart. ``options`` : see `ragbench.labelling.asking`.
 
     Source: RAGChecker, section 3.2 (text-to-claim extractor; the wording of the prompt is ours).
+
+    >>> from langchain_core.language_models import FakeListChatModel
+    >>> model = FakeListChatModel(responses=['{"claims": ["Ada built it.", "It burnt down."]}'])
+    >>> rb.extract_claims(model, ["Ada built the mill, which burnt down in 1902."], progress=False)
+    [('Ada built it.', 'It burnt down.')]
     """
     texts = as_list(texts, "texts", object)
     if questions is None:
@@ -99,6 +104,11 @@ def check_claims(
 
     Source: RAGChecker, section 3.2 (claim-entailment checker, which is shown all claims of a text
     in one prompt; the wording is ours).
+
+    >>> from langchain_core.language_models import FakeListChatModel
+    >>> model = FakeListChatModel(responses=['{"labels": ["Entailment"]}'])
+    >>> rb.check_claims(model, [["Ada built it."]], ["It was built by Ada."], progress=False)
+    [('Entailment',)]
     """
     if questions is None:
         questions = [_NO_QUESTION] * len(claims)
@@ -121,6 +131,14 @@ def ragchecker_labels(
     result names what `ragbench.metrics.claims.claim_metrics_table` would lack.
 
     Source: RAGChecker, section 3.2 and appendix B.
+
+    >>> from langchain_core.language_models import FakeListChatModel
+    >>> from ragbench.data.ragchecker import RagResult
+    >>> model = FakeListChatModel(responses=['{"labels": ["Entailment"]}'])
+    >>> result = RagResult("q1", "Who?", "It was Ada.", "Ada built it.")
+    >>> (labelled,) = rb.ragchecker_labels(model, [result], progress=False)
+    >>> labelled.response_in_reference
+    ('Entailment',)
     """
     rows = _with_claims(_records(results), model, options)
     checks = [check for check in _missing_checks(rows) if check.claims is not None]

@@ -132,6 +132,8 @@ def measure_judge(
     options : for `ragbench.llm.ask`: ``cassette``, ``concurrency`` ...
 
     ModelError when no reply came at all (no server, no such model ...), with the first reason.
+
+    >>> rb.measure_judge("ollama:llama3:8b", limit=20)  # doctest: +SKIP
     """
     if isinstance(judge, list | tuple):
         settings = {"limit": limit, "prompt": prompt, "per_prompt": per_prompt}

@@ -189,6 +189,13 @@ def grade(
     4,000 characters the first are shown) ...
 
     Source: thesis §2.4, Figure 2.5 (its criteria; the wording is ours).
+
+    >>> from langchain_core.language_models import FakeListChatModel
+    >>> questions = [rb.Question("q1", "Who built the mill?", "Ada")]
+    >>> judge = FakeListChatModel(responses=['{"grades": [5]}'])
+    >>> answers = [rb.Answer("q1", "Ada built it.", generator="mine")]
+    >>> rb.grade(judge, questions, answers, progress=False)[0].value
+    5
     """
     if judge is None:
         raise not_named("judge", ", or an object with grade_all(questions, answers)")
@@ -293,6 +300,9 @@ def load_graded_answers(split: str | None = None) -> tuple[Answer, ...]:
     ``second_grade``, that of a second, blind pass (None where there is none). ``split``: tune a
     judge on "dev" and open "test" when it is finished; default both. Dev and test share no
     supporting document.
+
+    >>> len(rb.load_graded_answers())
+    360
     """
     check_known("split", [split or "dev"], ("dev", "test"))
     path = packaged_data("minihop", "labels", "answers", "graded_answers.jsonl")

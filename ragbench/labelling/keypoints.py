@@ -66,5 +66,11 @@ def keypoint_verdicts(
     `ragbench.metrics.keypoints.keypoint_metrics` takes the labels.
 
     Source: RAGEval, section 3.5.2, Eq 3-5 (the wording of the prompt is ours).
+
+    >>> from langchain_core.language_models import FakeListChatModel
+    >>> model = FakeListChatModel(responses=['{"labels": ["covered"]}'])
+    >>> points = [["It was Ada."]]
+    >>> rb.keypoint_verdicts(model, ["Who?"], ["Ada built it."], points, progress=False)
+    [('covered',)]
     """
     return _STEP.ask_items(model, options, keypoints, response=responses, question=questions)

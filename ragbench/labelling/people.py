@@ -98,7 +98,12 @@ LABEL_KINDS: Mapping[str, _LabelKind] = {
 
 @dataclass(frozen=True)
 class LabelItem:
-    """One thing to be labelled."""
+    """One thing to be labelled.
+
+    >>> item = rb.LabelItem("q1", {"question": "Who built the mill?", "answer": "Ada"})
+    >>> item.texts["answer"]
+    'Ada'
+    """
 
     id: str  # its name in the file
     # what is shown, by heading; leave out who wrote it
@@ -116,6 +121,12 @@ def append_labels(path: str | Path, labels: pd.DataFrame | Iterable[dict[str, st
     Writers take turns by a lock, so that a reader or a second annotator sees whole rows. Line
     breaks become blanks: one row, one line. DataError for a row that `load_labels` would refuse;
     nothing is written then.
+
+    >>> said = {"kind": "grade", "item": "q1", "aspect": "grade", "label": "5"}
+    >>> rb.append_labels("labels.csv", [said | {"annotator": "me"}])
+    >>> rb.append_labels("labels.csv", [said | {"annotator": "you", "label": "4"}])
+    >>> rb.load_labels("labels.csv")["annotator"].tolist()
+    ['me', 'you']
     """
     path = Path(path).expanduser()
     rows = pd.DataFrame(labels, columns=LABEL_COLUMNS, dtype=object).fillna("")
@@ -152,6 +163,11 @@ def load_labels(*paths: str | Path) -> pd.DataFrame:
 
     A line that was cut off when it was written is left out with a warning. DataError names file and
     line of every other bad row.
+
+    >>> said = {"kind": "grade", "item": "q1", "aspect": "grade", "label": "5"}
+    >>> rb.append_labels("labels.csv", [said | {"annotator": "me"}])
+    >>> rb.load_labels("labels.csv")["label"].tolist()
+    ['5']
     """
     files: list[Path] = []
     for path in paths:

@@ -52,6 +52,13 @@ def better_of_two(
 
     Source: RAGAS, section 5 (GPT Ranking); Wang et al. 2023 on the order of candidates, as cited
     there.
+
+    >>> from langchain_core.language_models import FakeListChatModel
+    >>> model = FakeListChatModel(responses=['{"better": 1}', '{"better": 2}'])
+    >>> prompt = "steps_gpt_ranking_answer_relevance"
+    >>> asked = {"questions": ["Who?"], "progress": False}
+    >>> rb.better_of_two(model, prompt, ["Ada"], ["A man"], **asked)["preference"].tolist()
+    [1.0]
     """
     columns = {"first": first, "second": second, "question": questions, "context": contexts}
     columns = {field: texts for field, texts in columns.items() if texts is not None}

@@ -65,6 +65,9 @@ class ModelRagas:
     model, options : see `ragbench.labelling.asking`.
     embedder : for answer relevance; default MiniLM (the paper: text-embedding-ada-002).
     n : generated questions per answer, in one call.
+
+    >>> rb.ModelRagas("ollama:llama3:8b", rb.MiniLM()).n
+    3
     """
 
     def __init__(

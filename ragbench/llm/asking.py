@@ -104,6 +104,11 @@ def ask(
     Raises CallError for a prompt that is not on the cassette in replay mode, and for two digests
     under one name. KeyboardInterrupt, on Ctrl-C or "Interrupt kernel", says how many replies are
     done; the cassette has them.
+
+    >>> from langchain_core.language_models import FakeListChatModel
+    >>> model = FakeListChatModel(responses=["Ada"])
+    >>> [reply.text for reply in rb.ask(model, ["Who built the mill?"], progress=False)]
+    ['Ada']
     """
     endpoint = Endpoint.of(model, num_predict, deadline_s)
     if isinstance(cassette, str | os.PathLike):

@@ -160,6 +160,13 @@ class Cassette:
     -----
     Each reply is a transaction in SQLite's write-ahead log: a killed process leaves every finished
     reply, and several processes and threads may write at once.
+
+    >>> from langchain_core.language_models import FakeListChatModel
+    >>> model = FakeListChatModel(responses=["Ada"])
+    >>> with rb.Cassette("replies.sqlite") as cassette:
+    ...     _ = rb.ask(model, ["Who?"], cassette=cassette, progress=False)
+    ...     print(len(cassette))
+    1
     """
 
     def __init__(

@@ -29,6 +29,10 @@ class Usage:
     prompt_seconds, output_seconds : for reading the prompt and writing the reply, as the server
         says (else 0).
     seconds : of the calls: the sum of these two, or wall-clock time where the server says neither.
+
+    >>> usage = rb.Usage(calls=2, prompt_tokens=80, output_tokens=30)
+    >>> usage.calls, usage.output_tokens
+    (2, 30)
     """
 
     calls: int = 0
@@ -80,6 +84,10 @@ class Reply:
         (name and version), ``num_ctx``, ``num_predict``, ``think`` (as it was asked to),
         ``at`` (date and time).
     model, digest, key : who answered, and the key on the cassette.
+
+    >>> reply = rb.Reply(text="Ada", ok=True)
+    >>> reply.text, reply.ok, reply.cached
+    ('Ada', True, False)
     """
 
     text: str = ""

@@ -234,6 +234,15 @@ def claim_metrics_table(
     1]) and `COUNTS` (a relevant chunk entails a reference claim, a recalled claim is one that a
     chunk entails).
     DataError names id and field of the first result whose labels are missing, misshapen or unknown.
+
+    >>> from ragbench.data.ragchecker import RagResult
+    >>> yes = ("Entailment",)
+    >>> labels = {"response_in_reference": yes, "reference_in_response": yes}
+    >>> labels |= {"response_in_chunks": ((),), "reference_in_chunks": ((),)}
+    >>> claims = {"response_claims": ("Ada built it.",), "reference_claims": ("It was Ada.",)}
+    >>> result = RagResult("q1", "Who?", "It was Ada.", "Ada built it.", **claims, **labels)
+    >>> rb.claim_metrics_table([result])["f1"].tolist()
+    [1.0]
     """
     results = getattr(results, "results", results)
     names = []

@@ -128,6 +128,9 @@ def ir_score_curve(
     row of the table.
 
     Source: thesis §2.3, Eq 2.2; the curves of Table 3.1.
+
+    >>> rb.ir_score_curve(["Ada built the mill."], "It is deep. Ada built the mill.", [2, 100])
+    array([0.10526316, 1.        ])
     """
     table = ir_score_table([parts], [text], cutoffs, tokenizer, match, begin_token=begin_token)
     return table[0]
@@ -162,6 +165,11 @@ def ir_score_table(
     An empty text is a row of 0.
 
     Source: thesis §2.3, Eq 2.2; §3.1, Table 3.1.
+
+    >>> facts, texts = [["Ada built it."], ["It is deep."]], ["Ada built it.", "It burnt down."]
+    >>> rb.ir_score_table(facts, texts, [100]).round(2)
+    array([[1.  ],
+           [0.27]])
     """
     check_known("match", [match], MATCHES)
     parts = [as_list(facts, f"facts of row {row}") for row, facts in enumerate(parts)]

@@ -44,6 +44,9 @@ def keypoint_metrics(verdicts: Sequence[_Verdict]) -> dict[str, float]:
     The shares add up to 1; NaN without keypoints.
 
     Source: RAGEval, Eq 3-5. Paper value: 0.6845 / 0.1636 / 0.1520 (GPT-4o, English, Table 3).
+
+    >>> rb.keypoint_metrics(["covered", "covered", "contradicted", "neither"])
+    {'completeness': 0.5, 'hallucination': 0.25, 'irrelevance': 0.25}
     """
     verdicts = as_list(verdicts, "verdicts")
     if wrong := set(verdicts) - set(VERDICTS):
@@ -80,6 +83,9 @@ def reference_recall(
         cut off; it stays where a sentence of the references opens with it.
 
     Source: RAGEval, Eq 1. Paper value: 0.6717 (BM25, English finance, Table 4).
+
+    >>> rb.reference_recall(["Ada built it.", "It burnt down."], ["Ada built it. It was old."])
+    0.5
     """
     return _passage_scores(references, passages, language, variant, prefix)["recall"]
 
@@ -100,6 +106,9 @@ def effective_information_rate(
     is above 1 only where references repeat each other or passages overlap them more than once.
 
     Source: RAGEval, Eq 2. Paper value: 0.1162 (BM25, English finance, Table 4).
+
+    >>> rb.effective_information_rate(["Ada built it."], ["Ada built it. It was old."])
+    0.5
     """
     return _passage_scores(references, passages, language, variant, prefix)["eir"]
 
@@ -116,6 +125,10 @@ def passage_table(
 
     DataFrame, one row per question: recall, eir, references (their number), words (of the
     passages).
+
+    >>> rb.passage_table([["Ada built it."]], [["Ada built it. It was old."]])
+       recall  eir  references  words
+    0     1.0  0.5           1      6
     """
     same_length(references=references, passages=passages)
     rows = []

@@ -104,6 +104,9 @@ def exact_match(prediction: str, reference: str | Sequence[str]) -> float:
     """Say whether the normalised prediction equals the normalised reference: 1.0 or 0.0.
 
     Source: HotpotQA, official evaluation script.
+
+    >>> rb.exact_match("The mill", "mill"), rb.exact_match("the old mill", "mill")
+    (1.0, 0.0)
     """
 
     def equal(got: str, true: str) -> float:
@@ -250,6 +253,9 @@ def token_f1(prediction: str, reference: str | Sequence[str]) -> float:
     (HotpotQA's rule, which SQuAD's evaluation lacks).
 
     Source: HotpotQA, official evaluation script.
+
+    >>> round(rb.token_f1("the old mill", "mill"), 2)
+    0.67
     """
     return _best_over_references(_token_f1, prediction, reference)
 
@@ -299,6 +305,9 @@ def bleu(
 
     Source: Papineni et al. 2002, through sacrebleu. RAGChecker's Table 2 has BLEU on jieba's tokens
     (notebook 21).
+
+    >>> round(rb.bleu("Ada built the old mill", "Ada built the mill"), 2)
+    0.43
     """
     check_known("BLEU smoothing", [smoothing], ("none", "exp", "floor", "add-k"))
     texts = _texts(prediction, reference)
@@ -355,6 +364,9 @@ def rouge_l(
 
     Source: Lin 2004; equal to rouge-score, whose tables in pure Python are replaced by bit
     operations.
+
+    >>> round(rb.rouge_l("Ada built the mill", "Ada built a mill"), 2)
+    0.75
     """
 
     def score(got: str, true: str) -> float:
@@ -382,6 +394,10 @@ def _stems(text: str) -> list[str]:
 def idf_weights(texts: Iterable[str]) -> dict[str, float]:
     """Weigh each stem by its rarity: ln(1 + (N - df + 0.5) / (df + 0.5)) over N texts, always above
     0.
+
+    >>> weights = rb.idf_weights(["the mill", "the lake"])
+    >>> weights["mill"] > weights["the"]
+    True
     """
     N = 0
     frequency: Counter[str] = Counter()

@@ -78,6 +78,10 @@ def fit_thresholds(ir_scores: Any, grades: Any) -> tuple[Threshold, Threshold]:
 
     Source: thesis, section 3.3, Eq 3.1-3.5. Paper values: h = 0.105, k = 0.670, from 37,020 points
     (N = 1000).
+
+    >>> h, k = rb.fit_thresholds([0.1, 0.2, 0.6, 0.9], [1, 1, 5, 5])
+    >>> h.value, k.value
+    (0.4, 0.4)
     """
     scores = as_floats(ir_scores, "scores")
     marks = as_floats(grades, "grades")

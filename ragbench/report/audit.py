@@ -134,6 +134,15 @@ def audit_rows(
     One row per table and check: ``rows`` (how many show it), ``of`` (how many could), ``most_in``
     (the cell with most of them), ``detail``. For "unscored" the cell is the one whose mean is the
     least certain.
+
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"question_id": [*range(8)] * 2, "system": ["a"] * 8 + ["b"] * 8})
+    >>> rows["contained"] = [1, 1, 1, 0, 1, 1, 1, 0] + [0, 1, 0, 0, 1, 0, 1, 0]
+    >>> rb.audit_rows(rows, "contained", by="system")[["check", "rows", "of"]]
+                      check  rows  of
+    0              unscored     0  16
+    1  cells with unequal n     0   2
+    2            duplicates     0  16
     """
     cell = list(dict.fromkeys([*several(by), *within]))
     bounds = score if isinstance(score, Mapping) else dict.fromkeys(several(score), _SHARE)
@@ -314,6 +323,13 @@ def audit(
     there should be, and without the cassette); ``rows`` beside a name: as loaded from there. The
     tables are "rows", "IR score" (each context once, whatever the number of generators and judges),
     "answers", "share fully right" and "cassette" (replies that are not as they were recorded).
+
+    >>> settings = {"retriever": "BM25", "N": 100, "folder": "look"}
+    >>> small = {"small": {"use": "token_chunks", "size": 100}}
+    >>> grid = rb.Experiment("look", data="minihop", chunker=small, **settings)
+    >>> _ = grid.run(progress=False)
+    >>> int(rb.audit("look")["rows"].sum())
+    0
     """
     is_name = not isinstance(run, pd.DataFrame)
     if rows is None:

@@ -263,6 +263,10 @@ def _checked_chunks(chunks: Iterable[Chunk]) -> list[Chunk]:
 def to_langchain(chunks: Iterable[Chunk]) -> list[LangChainDocument]:
     """Return chunks as LangChain documents, for a vector store:
     ``store.add_documents(to_langchain(chunks))``.
+
+    >>> chunks = [rb.Chunk("1", "Ada built the mill.", ""), rb.Chunk("2", "The lake is deep.", "")]
+    >>> rb.to_langchain(chunks)[0].page_content
+    'Ada built the mill.'
     """
     return [_document(chunk) for chunk in chunks]
 
@@ -278,6 +282,13 @@ class FromLangChain(Index):
         id, else by its text.
     label : what it is, with all that can change its hits ("Chroma, bge-m3"): a run keeps rows by
         this label.
+
+    >>> from langchain_core.vectorstores import InMemoryVectorStore
+    >>> chunks = [rb.Chunk("1", "Ada built the mill.", ""), rb.Chunk("2", "The lake is deep.", "")]
+    >>> store = InMemoryVectorStore.from_documents(rb.to_langchain(chunks), rb.MiniLM())
+    >>> mine = rb.FromLangChain(store.as_retriever(), chunks, "in memory, MiniLM")
+    >>> mine.search(["Which water is deep?"], k=1)[0][0].chunk.id
+    '2'
     """
 
     label: str

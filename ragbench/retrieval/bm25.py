@@ -69,6 +69,10 @@ class BM25(Index):
         ``"plain"`` ...), a ``Tokenizer`` or a callable text -> terms. Default: ``"auto"``, which
         chooses by the chunks' language (attribute ``tokenizer`` and ``settings()`` say what it
         chose); of ``terrier`` its own.
+
+    >>> chunks = [rb.Chunk("1", "Ada built the mill.", ""), rb.Chunk("2", "The lake is deep.", "")]
+    >>> rb.BM25(chunks).search(["Who built the mill?"], k=1)[0][0].chunk.text
+    'Ada built the mill.'
     """
 
     variant: str

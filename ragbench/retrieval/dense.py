@@ -34,6 +34,10 @@ class Dense(Index):
         search.
 
     Source: thesis §2.5.3 (all-MiniLM-L6-v2, FAISS, top 10).
+
+    >>> chunks = [rb.Chunk("1", "Ada built the mill.", ""), rb.Chunk("2", "The lake is deep.", "")]
+    >>> rb.Dense(chunks, rb.MiniLM()).search(["Which water is deep?"], k=1)[0][0].chunk.text
+    'The lake is deep.'
     """
 
     embedder: Any
@@ -170,6 +174,11 @@ class MMR(Retriever):
 
     Source: Carbonell and Goldstein, SIGIR 1998; thesis §2.5.3 (fetch_k 20, lambda 0.5, top 10,
     LangChain's defaults).
+
+    >>> chunks = [rb.Chunk("1", "Ada built the mill.", ""), rb.Chunk("2", "The lake is deep.", "")]
+    >>> dense = rb.Dense(chunks, rb.MiniLM())
+    >>> [hit.chunk.id for hit in rb.MMR(dense).search(["Who built the mill?"], k=2)[0]]
+    ['1', '2']
     """
 
     fetch_k: PositiveInt

@@ -39,6 +39,12 @@ class MultiQuery(Retriever):
     keep : how many of the union are kept at most, whatever ``k``.
 
     Source: thesis §2.5.3; as run: 10 hits each, union in order of first appearance, 5 kept.
+
+    >>> chunks = [rb.Chunk("1", "Ada built the mill.", ""), rb.Chunk("2", "The lake is deep.", "")]
+    >>> mlq = rb.MultiQuery(rb.BM25(chunks), lambda question: question.split(" and "))
+    >>> hits = mlq.search(["Who built the mill and how deep is the lake?"], k=2)[0]
+    >>> [hit.chunk.id for hit in hits]
+    ['1', '2']
     """
 
     k_each: PositiveInt
@@ -118,6 +124,11 @@ class llm_decomposer:  # noqa: N801 (called as a function is)
 
     ``prompt`` is ``"decomposition"`` (as the thesis was run), ``"perspectives"`` (as it says), or
     the path of a text file with the field ``{question}``.
+
+    >>> from langchain_core.language_models import FakeListChatModel
+    >>> model = FakeListChatModel(responses=["Who built it?\\nWhen did it burn?"])
+    >>> rb.llm_decomposer(model, progress=False)("Who built it, and when did it burn?")
+    ['Who built it?', 'When did it burn?']
     """
 
     def __init__(

@@ -46,6 +46,11 @@ class Hybrid(Retriever):
     paper.
 
     Source: Cormack, Clarke and Büttcher, SIGIR 2009.
+
+    >>> chunks = [rb.Chunk("1", "Ada built the mill.", ""), rb.Chunk("2", "The lake is deep.", "")]
+    >>> hybrid = rb.Hybrid([rb.BM25(chunks), rb.Dense(chunks, rb.MiniLM())])
+    >>> [hit.chunk.id for hit in hybrid.search(["Who built the mill?"], k=2)[0]]
+    ['1', '2']
     """
 
     fusion: Literal["reciprocal rank"] = "reciprocal rank"
@@ -119,6 +124,11 @@ class LongContextReorder(Retriever):
     budget : None for the order as published. A number of tokens: cut the hits, best first, to that
         many tokens (the last one may lose its end), then put the best one first.
     tokenizer : what counts the tokens, see `ragbench.TokenOffsets`; default MiniLM's WordPiece.
+
+    >>> chunks = [rb.Chunk("1", "Ada built the mill.", ""), rb.Chunk("2", "The lake is deep.", "")]
+    >>> reo = rb.LongContextReorder(rb.BM25(chunks))
+    >>> [hit.chunk.id for hit in reo.search(["Who built the mill?"], k=2)[0]]
+    ['2', '1']
     """
 
     budget: PositiveInt | None
@@ -174,6 +184,13 @@ class Rerank(Retriever):
 
     ``scorer`` is a function of a list of pairs (query, text) to their scores, higher is better:
     `CrossEncoder`, or your own. One with ``settings()`` says what changes its scores.
+
+    >>> chunks = [rb.Chunk("1", "Ada built the mill.", ""), rb.Chunk("2", "The lake is deep.", "")]
+    >>> def shared(pairs):
+    ...     return [len({*query.split()} & {*text.split()}) for query, text in pairs]
+    >>> reranked = rb.retrieval.Rerank(rb.BM25(chunks), shared)
+    >>> reranked.search(["Who built the mill?"], k=1)[0][0].chunk.id
+    '1'
     """
 
     depth: PositiveInt

@@ -51,6 +51,12 @@ class Interval:
     sizes)^2 / sum of squared sizes. ``method`` names the interval, such as "exact binomial"; empty
     where there is none. ``p`` is the two-sided p-value of no difference, by the same Student's t as
     the interval of a difference: below 0.05 exactly where it excludes 0. NaN for other intervals.
+
+    >>> interval = rb.mean_interval([1, 2, 3, 4, 5])
+    >>> print(interval)
+    3.000 [0.455, 5.545] (n = 5)
+    >>> interval.n
+    5
     """
 
     estimate: float
@@ -166,6 +172,9 @@ def mean_interval(
 
     Bounds are NaN with fewer than two values (or groups), and for equal values that are no share.
     Coverage: ``benchmarks/sim_intervals.py``.
+
+    >>> print(rb.mean_interval([1, 0, 1, 1, 0, 1, 1, 1]))
+    0.750 [0.236, 0.989] (n = 8)
     """
     if share is None:
         share = _is_share(values)
@@ -468,6 +477,9 @@ def binomial_ci(successes: float, n: int) -> Interval:
     Raises ConfigError unless 0 <= successes <= n.
 
     Source: Clopper & Pearson (1934), Biometrika 26.
+
+    >>> print(rb.binomial_ci(9, 10))
+    0.900 [0.555, 0.997] (n = 10)
     """
     if n < 0 or not 0 <= successes <= n:
         raise ConfigError(f"{successes!r} successes of {n!r}", "0 <= successes <= n")
@@ -570,6 +582,9 @@ def correlation(
 
     NaN when a variable is constant or fewer than two pairs are left; such resamples are left out of
     the percentiles.
+
+    >>> print(rb.correlation([1, 2, 3, 4, 5, 6], [1, 3, 2, 4, 6, 5]))
+    0.886 [0.437, 1.000] (n = 6)
     """
     check_known("method", [method], _METHODS)
     x, y = as_paired(x=x, y=y)

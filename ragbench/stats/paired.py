@@ -61,6 +61,9 @@ def paired_permutation_test(
 
     Source: Fisher's randomisation test; Smucker et al. (2007) for retrieval; Phipson & Smyth (2010)
     for random patterns.
+
+    >>> rb.paired_permutation_test([5, 4, 5, 4, 5, 5], [3, 4, 4, 2, 4, 3]).p_value
+    0.0625
     """
     from scipy.stats import permutation_test  # slow to import
 

@@ -68,6 +68,9 @@ def ppi_mean(
 
     Source: Angelopoulos et al. (2023), prediction-powered inference; tuned: PPI++ (2023). ARES uses
     it with 150 to 300 human labels (thesis §1.2).
+
+    >>> print(rb.ppi_mean([1, 0, 1, 1, 0], [1, 0, 1, 0, 0], [1, 1, 0, 1, 1, 0, 1]))
+    0.914 [0.014, 1.000] (n = 5)
     """
     y, judged, rest = _two_samples(labelled, judged_labelled, judged_unlabelled)
     n = y.size
@@ -267,6 +270,12 @@ def ppi_shares(
 
     How often they hold: ``benchmarks/sim_intervals.py``. DataError for a stratum without a label,
     half a label, a missing prediction.
+
+    >>> nan = float("nan")
+    >>> labels, judged = [[1], [0], [1], [nan]], [[1], [0], [1], [1]]
+    >>> (share,) = rb.stats.ppi_shares(labels, judged, ["all"] * 4)
+    >>> round(share.estimate, 2)
+    0.75
     """
     sample = _read(values, predictions, strata, of)
     w = _chosen_weight(weight, _tuned_weight, sample)

@@ -131,6 +131,14 @@ def means(
     ``attrs["intervals"]`` the kinds of interval.
 
     Raises ConfigError for grades, which are categories: average "fully_right".
+
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"question_id": [*range(8)] * 2, "system": ["a"] * 8 + ["b"] * 8})
+    >>> rows["contained"] = [1, 1, 1, 0, 1, 1, 1, 0] + [0, 1, 0, 0, 1, 0, 1, 0]
+    >>> rb.means(rows, "system", "contained", cluster=None)[["system", "mean", "n"]]
+      system   mean  n
+    0      a  0.750  8
+    1      b  0.375  8
     """
     by = several(by)
     columns = several(measures)
@@ -239,6 +247,13 @@ def compare(
 
     Raises DataError when a system has several rows for a question, ConfigError for grades, which
     are categories.
+
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"question_id": [*range(8)] * 2, "system": ["a"] * 8 + ["b"] * 8})
+    >>> rows["contained"] = [1, 1, 1, 0, 1, 1, 1, 0] + [0, 1, 0, 0, 1, 0, 1, 0]
+    >>> rb.compare(rows, "system", "contained")[["a", "b", "difference", "wins", "losses"]]
+       a  b  difference  wins  losses
+    0  a  b       0.375     3       0
     """
     if not isinstance(measure, str):
         raise ConfigError(
@@ -313,6 +328,13 @@ def compare_scores(
 
     Raises ConfigError for a system that is not there, DataError for one that answered a question
     twice, or when there is nothing to compare.
+
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"question_id": [*range(8)] * 2, "system": ["a"] * 8 + ["b"] * 8})
+    >>> rows["contained"] = [1, 1, 1, 0, 1, 1, 1, 0] + [0, 1, 0, 0, 1, 0, 1, 0]
+    >>> rb.compare_scores(rows, ["contained"])[["measure", "difference", "n"]]
+         measure  difference  n
+    0  contained       0.375  8
     """
     _check_systems(table, pairs)
     measures = several(columns or numbers_of(table))
@@ -422,6 +444,11 @@ def compare_pairs(
     tested at 0.05 over the number of rows), needed (questions that find ``difference`` so; NaN
     without one). With ``cluster`` needed counts clusters, and the table ends with clusters (their
     number) and effective (see `Interval`).
+
+    >>> scores = {("BM25", "SIM"): ([1, 1, 0, 1, 1, 0], [0, 1, 0, 0, 1, 0])}
+    >>> rb.stats.compare_pairs(scores, ["a", "b"])[["a", "b", "difference", "wins", "losses"]]
+          a    b  difference  wins  losses
+    0  BM25  SIM    0.333333     2       0
     """
     pairs = {key: as_paired(a=a, b=b) for key, (a, b) in scores.items()}
     tests = sum(not np.isnan(a - b).all() for a, b in pairs.values())

@@ -29,6 +29,9 @@ def default_tokenizer() -> Any:
     """Return MiniLM's WordPiece tokenizer, without truncation or padding.
 
     It counts the tokens of every cutoff unless a caller passes another ``tokenizers.Tokenizer``.
+
+    >>> rb.default_tokenizer().encode("Ada built it.").tokens[:3]
+    ['[CLS]', 'ada', 'built']
     """
     return load_tokenizer(MINILM.folder() / "tokenizer.json")
 
@@ -89,6 +92,9 @@ class TokenOffsets:
 
     Truncation, padding and special tokens are left aside. Offsets count Unicode code points; where
     a byte-level tokenizer splits one character over several tokens, each of them ends after it.
+
+    >>> rb.TokenOffsets().ends("Ada built it.")
+    array([ 3,  9, 12, 13])
     """
 
     def __init__(self, tokenizer: Any = None) -> None:
@@ -210,6 +216,9 @@ def joined_cutoffs(
     int64 array, shape (len(cutoffs),): C_N is ``joined[:position]``; at most the text's length.
 
     Source: thesis §2.3 (C_N), §3.1; the begin token is a fact of the published runs.
+
+    >>> rb.joined_cutoffs(["Ada built it.", "It burnt down."], [2, 100])
+    array([ 9, 28])
     """
     if isinstance(chunk_texts, str):
         raise DataError("chunk_texts is one text", "a list", "put a single one into a list: [text]")
@@ -241,6 +250,10 @@ def texts_before(end: int, texts: Iterable[str]) -> list[str]:
 
 
 def truncate(text: str, n_tokens: int, tokenizer: Any = None, begin_token: bool = False) -> str:
-    """C_N: the text up to the end of its ``n_tokens``-th token."""
+    """C_N: the text up to the end of its ``n_tokens``-th token.
+
+    >>> rb.truncate("Ada built the mill.", 2)
+    'Ada built'
+    """
     (position,) = joined_cutoffs([text], [n_tokens], tokenizer, begin_token)
     return text[:position]

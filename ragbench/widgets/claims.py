@@ -58,6 +58,14 @@ class ClaimInspector(Panel):
 
     ``results`` are what `ragbench.data.read_ragchecker` reads, a list of its results, or a table of
     `ragbench.score` with claim_labels. Raises DataError for malformed or no results.
+
+    >>> from ragbench.data.ragchecker import RagResult
+    >>> yes = ("Entailment",)
+    >>> labels = {"response_in_reference": yes, "reference_in_response": yes}
+    >>> claims = {"response_claims": ("Ada built it.",), "reference_claims": ("It was Ada.",)}
+    >>> result = RagResult("q1", "Who?", "It was Ada.", "Ada built it.", **claims, **labels)
+    >>> rb.widgets.ClaimInspector([result]).result.response
+    'Ada built it.'
     """
 
     def __init__(self, results: Any) -> None:

@@ -63,6 +63,10 @@ class RetrievalExplorer(Panel):
     scores : IR score at the slider's cut-off by retriever; NaN where undefined.
 
     Source: the IR score is Eq 2.2 of the thesis, §2.3; the cut is its C_N.
+
+    >>> minihop = rb.data.load_minihop(limit=5)
+    >>> chunks = rb.token_chunks(minihop.documents)
+    >>> explorer = rb.widgets.RetrievalExplorer(minihop, {"BM25": rb.BM25(chunks)})
     """
 
     def __init__(

@@ -94,6 +94,9 @@ class LabellingTool(Panel):
     ``session`` is the `ragbench.labelling.people.Session` behind the form.
 
     Source: the thesis's grades (§2.4), RAGEval's Figures 3 and 6.
+
+    >>> item = rb.LabelItem("q1", {"question": "Who built the mill?", "answer": "Ada"})
+    >>> tool = rb.widgets.LabellingTool([item], "grade", annotator="me", path="labels.csv")
     """
 
     def __init__(

@@ -1,6 +1,5 @@
 """RAGChecker's metrics from labels."""
 
-import doctest
 import math
 from types import SimpleNamespace
 
@@ -198,10 +197,6 @@ def test_minihops_right_claims_are_held_against_the_retrieved_text_and_wrong_one
                 assert together == "Entailment"
             else:
                 assert (together is None) == (right != "Entailment")
-
-
-def test_example_in_the_documentation_holds():
-    assert doctest.testmod(claims).failed == 0
 
 
 @given(labels(), st.sampled_from([math.nan, 0.0, -1.0]))
