@@ -254,7 +254,9 @@ class FakeOllama:
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
                 asked = json.loads(body) if body else {}
                 prompt = str((asked.get("messages") or [{}])[0].get("content", ""))
-                await self._answer(method, Call(path, asked, headers, prompt, reader), writer)
+                await self._answer(
+                    method, Call(path.partition("?")[0], asked, headers, prompt, reader), writer
+                )
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError, Hangup):
             pass
         finally:

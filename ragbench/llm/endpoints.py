@@ -591,26 +591,23 @@ def model_name(model: Any) -> str:
     return name if isinstance(name, str) else Endpoint.of(model).model
 
 
-# Headers that hold no secret of anybody.
-_OPEN_HEADERS = frozenset({"accept", "accept-encoding", "content-type", "connection", "user-agent"})
-
-
 def _secret_strings(value: Any, name: str = "", *, all_of_it: bool = False) -> set[str]:
     """Collect keys from a model's fields: SecretStr, texts under names that sound secret, every
     header of the user's, passwords and queries of addresses.
     """
     if isinstance(value, Mapping):
-        whole = all_of_it or name.lower().endswith("headers")
         found: set[str] = set()
         for inner, part in value.items():
-            if str(inner).lower() not in _OPEN_HEADERS:
-                found |= _secret_strings(part, str(inner), all_of_it=whole)
+            is_secret = all_of_it or sounds_secret(str(inner), name)
+            found |= _secret_strings(part, str(inner), all_of_it=is_secret)
         return found
+    if isinstance(value, tuple) and all_of_it:  # of user and password, for httpx
+        return _secret_strings({str(part): part for part in value}, all_of_it=True)
     if isinstance(value, str) and "://" in value:
         return _secrets_of_address(value)
     if isinstance(value, SecretStr):
         value = value.get_secret_value()
-    elif not (all_of_it or sounds_secret(name)):
+    elif not all_of_it:
         return set()
     return {each for each in _of_header(str(value)) if len(each) >= _KEY_CHARS}
 
@@ -632,5 +629,5 @@ def _secrets_of_address(address: str) -> set[str]:
         found = {parts.password or ""}
     except ValueError:
         return set()
-    found |= {value for name, value in parse_qsl(parts.query) if sounds_secret(name)}
+    found |= {value for name, value in parse_qsl(parts.query) if sounds_secret(name, "query")}
     return {each for each in found if len(each) >= _KEY_CHARS}

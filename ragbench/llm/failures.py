@@ -233,12 +233,12 @@ def _one_line(text: str) -> str:
 # -- secrets
 
 _SECRET_NAME = re.compile(
-    r"(api|subscription|access|private).?key|authori[sz]ation|secret|password|credential|cookie|token$",
+    r"(api|subscription|access|private).?key|authori[sz]ation|secret|password|credential|cookie|token$|^auth$",
     re.IGNORECASE,
 )
 # Error texts of servers repeat keys in part ("Incorrect API key provided: sk-ab***yz").
 _KEY_LIKE = re.compile(
-    r"\bsk-[\w*.\-]{4,}|(?i:bearer)\s+[\w.~+/\-]{8,}=*|\bBasic\s+(?=\S*[A-Z0-9=])[\w+/]{4,}=*|(?<=//)[^/\s@]+(?=@)"
+    r"\bsk-[\w*.\-]{4,}|(?i:bearer)\s+[\w.~+/\-]{8,}=*|\bBasic\s+(?=\S*[A-Z0-9=])[\w+/]{4,}=*|(?<=//)[^/\s@]+(?=@)|[\w.%-]+:[^/\s@]+(?=@)"
 )
 # Escape codes, carriage returns, marks that turn the direction of writing, and what UTF-8 cannot
 # hold.
@@ -247,9 +247,21 @@ _CONTROLS = re.compile(
 )
 
 
-def sounds_secret(name: str) -> bool:
-    """Whether a field, header or variable of this name is likely to hold a secret."""
-    return bool(_SECRET_NAME.search(name))
+# Headers that hold no secret of anybody; names in a query that often do.
+_OPEN_HEADERS = {"accept", "accept-encoding", "content-type", "connection", "user-agent"}
+_OF_QUERY = {"key", "sig", "signature", "code", "sid", "pwd"}
+
+
+def sounds_secret(name: str, of: str = "") -> bool:
+    """Whether a field, header or variable of this name is likely to hold a secret.
+
+    ``of`` : name of the mapping that it is in, such as ``default_headers`` or ``extra_query``.
+    """
+    of, name = of.lower(), name.lower()
+    if of.endswith("headers"):
+        return name not in _OPEN_HEADERS
+    is_of_query = of.endswith(("query", "params")) and name in _OF_QUERY
+    return is_of_query or bool(_SECRET_NAME.search(name))
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:

@@ -129,7 +129,7 @@ def _value(value: Any, place: str) -> Any:
     if isinstance(value, str) and _ADDRESS.search(place):
         return address_mark(value)
     if value is None or _is_plain(value):
-        return without_secrets(value)
+        return without_secrets(value, place)
     if isinstance(value, Mapping):
         return {str(name): _value(each, f"{place}.{name}") for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -162,11 +162,13 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, bool | int | float | str)
 
 
-def without_secrets(value: Any) -> Any:
-    """Leave out the entries of a mapping, at any depth, whose names sound like secrets."""
+def without_secrets(value: Any, of: str = "") -> Any:
+    """Leave out the entries of a mapping (its name is ``of``), at any depth, whose names sound like
+    secrets.
+    """
     if isinstance(value, Mapping):
-        kept = {name: each for name, each in value.items() if not sounds_secret(str(name))}
-        return {name: without_secrets(each) for name, each in kept.items()}
+        kept = {name: each for name, each in value.items() if not sounds_secret(str(name), of)}
+        return {name: without_secrets(each, str(name)) for name, each in kept.items()}
     if isinstance(value, list | tuple):
         return [without_secrets(each) for each in value]
     return value

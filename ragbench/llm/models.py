@@ -151,7 +151,7 @@ def _checked(kind: Any, settings: dict, options: dict) -> Any:
         shown = ".".join(place) or f"the options of {kind.__name__}"
         if place and not any(map(sounds_secret, place)):
             shown = redact(f"{shown}={wrong['input']!r:.60}")
-        raise ConfigError(shown, wrong["msg"], "correct it, or leave it out") from None
+        raise ConfigError(shown, redact(wrong["msg"]), "correct it, or leave it out") from None
 
 
 def _local(name: str, host: str | None, _: str | None, settings: dict, options: dict) -> Any:

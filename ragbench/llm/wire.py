@@ -28,6 +28,7 @@ import httpx
 import ollama
 
 from ragbench.errors import ConfigError
+from ragbench.llm.failures import redact
 
 OLLAMA_HOST = "http://localhost:11434"
 _CONNECT_S = 10.0
@@ -75,11 +76,12 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if self._inner is None:
             self._inner = _opened(httpx.HTTPTransport, request.url, self._verify)
         request.extensions["trace"] = self._note_connection
-        seconds = request.extensions["timeout"]["read"]
+        limits = request.extensions["timeout"]
+        seconds = limits["read"]
         # httpx's limit is on each piece: a server can say "100 Continue" for ever
         send = functools.partial(self._inner.handle_request, request)
-        response = _within(seconds and seconds + _CONNECT_S, send)
-        response.stream = _Bounded(response.stream, request.extensions["timeout"]["read"])
+        response = _within(seconds and seconds + limits["connect"], send)
+        response.stream = _Bounded(response.stream, seconds)
         return response
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -282,7 +284,13 @@ class OllamaServer:
             self.wire = Transport(self.wire, verify=self.settings.get("verify", True))
         self.settings["transport"] = self.wire
         self.settings["timeout"] = httpx.Timeout(timeout_s, connect=_CONNECT_S)
-        self.client = ollama.Client(self.address, **self.settings)
+        try:
+            self.client = ollama.Client(self.address, **self.settings)
+        except (TypeError, ValueError) as error:
+            settings_of = "settings of httpx.Client"
+            raise ConfigError(
+                redact(f"client_kwargs: {error}"), settings_of, "correct it"
+            ) from None
         of_web: dict[str, Any] = {**self.settings, "timeout": _ASK_S}
         self._web = httpx.Client(base_url=self.address, **of_web)
 

@@ -17,7 +17,9 @@ from langchain_ollama import ChatOllama
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.llm import Cassette, ask, chat_model
+from ragbench.llm.endpoints import Endpoint
 from ragbench.llm.failures import redact
+from ragbench.llm.identity import identity
 from ragbench.llm.structured import without_thinking
 from ragbench.llm.wire import OllamaServer, full_address
 
@@ -149,7 +151,6 @@ def server_that_says(first, then, seconds):
 
 
 def test_a_server_that_says_continue_for_ever_ends_by_the_deadline(monkeypatch):
-    monkeypatch.setattr("ragbench.llm.wire._CONNECT_S", 0.2)
     port = server_that_says(b"", b"HTTP/1.1 100 Continue\r\n\r\n", 20)
     model = chat_model("openai:m", host=f"http://127.0.0.1:{port}/v1", digest="d", deadline_s=0.5)
     monkeypatch.setattr("ragbench.llm.endpoints._OpenAIEndpoint.check", lambda self: None)
@@ -237,14 +238,66 @@ def test_a_secret_is_hidden_in_every_form_that_a_server_can_echo(form):
     assert form[8:20] not in shown
 
 
-def test_a_key_that_the_server_echoes_stands_in_no_reply_and_no_file(tmp_path):
-    header = {"X-Own": "mine-0123456789"}
-    with FakeOllama(reply=lambda body: "you sent mine-0123456789") as fake:
-        model = fake.model(client_kwargs={"headers": header})
-        (reply,) = ask(model, ["p"], cassette=tmp_path / "c.sqlite", **FAST)
-    assert reply.text == "you sent [secret]"
+OWN = "mine-0123456789"
+PAIR = base64.b64encode(f"user:{OWN}".encode()).decode()
+OF_OLLAMA = [
+    {"headers": {"X-Own": OWN}},
+    {"params": {"token": OWN}},
+    {"params": {"key": OWN}},
+    {"auth": ("user", OWN)},
+    {"cookies": {"visit": OWN}},
+]
+OF_OPENAI = [
+    {"api_key": OWN},
+    {"default_headers": {"X-Own": OWN}},
+    {"default_headers": {"Authorization": f"Basic {PAIR}"}},
+    {"default_query": {"sig": OWN, "version": "2026"}},
+    {"model_kwargs": {"extra_headers": {"X-Own": OWN}}},
+    {"model_kwargs": {"extra_query": {"sig": OWN}}},
+    {"extra_body": {"access": {"api_key": OWN}}},
+]
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        *(("ollama:llama3:8b", {"client_kwargs": given}) for given in OF_OLLAMA),
+        *(("openai:m", given) for given in OF_OPENAI),
+    ],
+)
+def test_a_secret_that_the_server_echoes_stands_in_no_reply_and_no_file(
+    name, given, is_refused, tmp_path
+):
+    words = f"on 2026 you sent {OWN}"
+    with FakeOllama(reply=lambda body: words) as fake:
+        if is_refused:
+            fake.fault = lambda prompt, before: Fault("refused", words)
+        model = fake.model(name, **given)
+        replies = ask(model, ["p"], cassette=tmp_path / "c.sqlite", retries=0, **FAST)
+    (reply,) = replies
+    assert (reply.text == "on 2026 you sent [secret]") != is_refused
+    assert reply.ok != is_refused
+    seen = f"{replies} {Endpoint.of(model).options} {identity(model)}"
     for path in tmp_path.iterdir():
-        assert b"mine-0123456789" not in path.read_bytes()
+        seen += path.read_bytes().decode("latin-1")
+    assert OWN not in seen
+    assert PAIR not in seen
+    assert ("default_query" in given) == ("'version': '2026'" in str(identity(model)))
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("openai:m", {"openai_proxy": f"http://user:{OWN}@proxy"}),
+        ("openai:m", {"openai_proxy": f"user:{OWN}@proxy"}),
+        ("ollama:m", {"client_kwargs": {"proxy": f"user:{OWN}@proxy"}}),
+    ],
+)
+def test_the_password_of_a_proxy_stands_in_no_message(fake, name, given):
+    with pytest.raises(ConfigError, match="proxy") as caught:
+        fake.model(name, **given)
+    assert OWN not in str(caught.value)
 
 
 # -- messages
