@@ -297,6 +297,7 @@ def test_a_chat_model_labels_after_a_plan_and_a_stopped_run_goes_on(tmp_path, ca
         assert asked == [True] * len(asked) != []  # only what failed is asked again
         again = score(rows, wanted, model, cassette=tape, progress=False)
         assert len(server.calls) == len(asked)
+        assert rb.plan_score(rows, wanted, model, cassette=tape).total.remaining == 0
     pd.testing.assert_frame_equal(table, again)
     expected = {
         "precision": [0.5, 0.0],

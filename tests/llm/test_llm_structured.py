@@ -13,9 +13,11 @@ import pytest
 from fake_ollama import FakeOllama, Fault
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from langchain_core.messages import AIMessage
 from pydantic import BaseModel, ConfigDict
 
 from ragbench.llm import ask, label_schema
+from ragbench.llm.endpoints import _received
 from ragbench.llm.structured import _json_values, read_reply, without_thinking
 
 
@@ -152,6 +154,11 @@ def talk(*script, schema=Verdict, retries=0, fault=None, **options):
         model = fake.model(**options)
         (reply,) = ask(model, ["p"], schema=schema, retries=retries, backoff_s=0.01)
         return reply, fake.calls
+
+
+def test_what_an_openai_like_server_calls_reasoning_is_the_thinking():
+    message = AIMessage("Yes.", additional_kwargs={"reasoning_content": "hm"})
+    assert (_received(message).text, _received(message).thinking) == ("Yes.", "hm")
 
 
 def test_the_schema_goes_to_the_server_as_json_schema():
