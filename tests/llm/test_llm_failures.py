@@ -257,6 +257,12 @@ def test_secrets_of_headers_and_bodies_are_found():
     assert Endpoint.of(model).secrets == {"a1b2c3d4e5f6g7h8", "q9w8e7r6t5z4u3i2"}
 
 
+def test_the_password_of_a_basic_header_is_a_secret_beside_its_pair():
+    packed = "dXNlcjphMWIyYzNkNGU1ZjY="  # user:a1b2c3d4e5f6
+    model = chat_model("openai:x", host="h", default_headers={"Authorization": f"Basic {packed}"})
+    assert Endpoint.of(model).secrets == {packed, "user:a1b2c3d4e5f6", "a1b2c3d4e5f6"}
+
+
 def test_a_remedy_for_a_refused_parameter_is_not_given_for_a_reply_or_a_window():
     replied = CallError.of("unusable", "after one repair try: temperature: Field required")
     window = CallError.of("truncated", "'max_completion_tokens' is too large: 9000", status=400)
