@@ -341,3 +341,12 @@ def test_what_names_no_colour_has_those_of_the_house():
     _, ((axis,),) = plots.open_figure()
     assert [axis.plot([0, 1])[0].get_color() for _ in range(3)] == list(plots.PALETTE[:3])
     assert axis.scatter([0], [0]).get_facecolor()[0] == pytest.approx(to_rgba(plots.PALETTE[0]))
+
+
+def test_ten_systems_have_ten_colours():
+    names = [f"system {number}" for number in range(10)]
+    figure = plots.dots(
+        table_of(metric=["m"], system=names), "metric", "mean", "system", xlabel="x"
+    )
+    drawn = [line.get_color() for bars in figure.axes[0].containers for line in bars.lines[:1]]
+    assert len(drawn) == len({*drawn}) == 10
