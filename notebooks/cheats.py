@@ -10,6 +10,7 @@ import pandas as pd
 
 import recorded
 from ragbench.labelling.claims import check_claims, extract_claims
+from ragbench.llm import Cassette
 from ragbench.metrics.lexical import bleu, claim_overlap, contained, exact_match, rouge_l, token_f1
 from ragbench.text.sentences import split_sentences
 
@@ -101,3 +102,18 @@ def labels(model: Any, question: str, asked: Mapping[str, Any], **options: Any) 
     claims, texts = zip(*asked.values(), strict=True)
     found = check_claims(model, claims, texts, [question] * len(texts), **options)
     return dict(zip(asked, found, strict=True))
+
+
+def checked(rows: pd.DataFrame, cassette: Cassette) -> pd.DataFrame:
+    """A row a question, turn, system and claim: the checker's recorded label, None where there is none."""
+    model = recorded.RECORDINGS["qwen"].chat_model()
+    found = []
+    for row in rows.itertuples():
+        about = {"question_id": row.question_id, "cluster": row.topic}
+        for turn, asked in checks(row.question, row.reference, row.context, row.answer).items():
+            by_system = labels(model, row.question, asked, cassette=cassette, on_miss="reply", progress=False)
+            for system, (claims, text) in asked.items():
+                of_claims = zip(claims, by_system[system] or [None] * len(claims), strict=True)
+                place = about | {"turn": turn, "system": system, "text": text}
+                found += [place | {"claim": claim, "label": label} for claim, label in of_claims]
+    return pd.DataFrame(found)

@@ -2,7 +2,7 @@
 the answers say.
 
     python scripts/ship_rgb.py FILE CASSETTE --ask   # FILE: RGB's en_fact.json; can be stopped and started
-    python scripts/ship_rgb.py FILE CASSETTE         # writes data/rgb/memory.csv and memory.json
+    python scripts/ship_rgb.py FILE CASSETTE         # writes data/recordings/memory.csv and .json
 
 No text of RGB or of an answer is written: ids, what an answer says, counts.
 """
@@ -23,7 +23,7 @@ from ragbench import Answer, Question, generate
 from ragbench.llm import Cassette
 from ragbench.llm.endpoints import Endpoint
 from ragbench.metrics.lexical import claim_overlap, contained
-from ragbench.paths import project_root
+from ragbench.paths import packaged_data
 from ragbench.prompts import prompt_hash
 from ragbench.text.tokens import truncate
 
@@ -137,8 +137,7 @@ def main() -> None:
         "answers": rows["condition"].value_counts(sort=False).to_dict(),
         "machine": "llama.cpp on a processor, one thread, prompt cache on",
     }
-    folder = project_root() / "data" / "rgb"
-    folder.mkdir(exist_ok=True)
+    folder = packaged_data("recordings")
     rows.to_csv(folder / "memory.csv", index=False)
     (folder / "memory.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 

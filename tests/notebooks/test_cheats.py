@@ -1,5 +1,8 @@
 """Answers that choose nothing (notebook 99): the cheats by hand, and the shipped numbers again."""
 
+import gzip
+import json
+
 import pandas as pd
 import pytest
 
@@ -75,3 +78,32 @@ def test_the_page_of_metrics_says_what_the_notebook_found():
     assert "token_f1" not in won
     page = (project_root() / "docs" / "metrics.md").read_text(encoding="utf-8")
     assert "*contained*: copied chunks, padding; the others: none of nine cheats" in page
+
+
+def test_a_checker_is_asked_three_sentences_a_text_in_three_turns():
+    asked = cheats.checks(QUESTION, "Tarn Inn", "One. Two. Three. Four.", "Tarn Inn.")
+    assert tuple(asked) == cheats.TURNS
+    assert asked["faithfulness"]["copy the chunks"] == (
+        ("One.", "Two.", "Three."),
+        "One. Two. Three. Four.",
+    )
+    assert asked["precision"]["honest"] == (("Tarn Inn.",), "Tarn Inn")
+    true_claim, text = asked["recall"]["write a grade"]
+    assert true_claim == (f'The answer to "{QUESTION}" is: Tarn Inn.',)
+    assert text == "Grade: 5"
+
+
+def test_qwen_as_checker_calls_no_copied_sentence_entailed():
+    """The labels of the shipped replies, read from the file, are those of the notebook's table."""
+    file = packaged_data("recordings", "cheat_labels.jsonl.gz")
+    lines = gzip.decompress(file.read_bytes()).decode().splitlines()
+    replies = [json.loads(json.loads(line)["answer"]["text"])["labels"] for line in lines]
+    with recorded.replay(file) as cassette:
+        table = cheats.checked(cheats.checked_rows(), cassette).dropna(subset="label")
+    prompts = table.drop_duplicates(["question_id", "turn", "claim", "text"])
+    assert sorted(prompts["label"]) == sorted(label for (label,) in replies)
+    copied = table[table["system"].eq("copy the chunks") & table["turn"].eq("faithfulness")]
+    assert len(copied) >= 30
+    assert not copied["label"].eq("Entailment").any()  # though it stands there, word for word
+    page = (project_root() / "docs" / "metrics.md").read_text(encoding="utf-8")
+    assert "Qwen as checker finds no copied sentence in the text that it was copied from" in page
