@@ -141,17 +141,19 @@ def _is_share(values: Any) -> bool:
 
 def mean_interval(
     values: Any,
+    statistic: Callable[[np.ndarray], Any] = np.mean,
     *,
     cluster: Any = None,
     share: bool | None = None,
     resamples: int = 2000,
     seed: Seed = 0,
 ) -> Interval:
-    """Interval of the mean of one sample.
+    """Interval of the mean of one sample, or of another statistic.
 
     Parameters
     ----------
     values : numbers, shape (n,); NaN and None are left out and counted.
+    statistic : a function of an array, such as ``np.median``.
     cluster : labels, shape (n,), of points that belong together (the systems of one question).
         A value without a label is a cluster of its own, with a warning. None: each value is on its
         own.
@@ -166,7 +168,8 @@ def mean_interval(
     - of a share: exact binomial (Clopper & Pearson 1934), with groups for their effective number
       (`share_bounds`).
     - of another mean, where the effective number of deviations (see `paired_difference`) is 20 or
-      more: percentile bootstrap (Efron & Tibshirani 1993).
+      more: percentile bootstrap (Efron & Tibshirani 1993), as of every other statistic, of which it
+      is narrow where values are few.
     - of a mean of fewer: where all values lie between 0 and 1, the exact binomial for as many
       values as would have its variance, else Student's t as of a difference.
 
@@ -181,14 +184,17 @@ def mean_interval(
     values = as_floats(values)
     if share and not np.isin(values[~np.isnan(values)], (0, 1)).all():
         raise DataError("a share of values that are not all 0 or 1", "0 and 1", "leave share out")
-    kept, index, interval = _counted(values, cluster)
+    kept, index, interval = _counted(values, cluster, statistic)
     if not resamples or np.bincount(index).size < 2:
         return interval
-    if share:
+    if statistic is np.mean and share:
         return interval.bounded(*_exact_bounds(kept, index), EXACT)
     if (kept == kept[0]).all():
         return interval
-    return interval.bounded(*_mean_bounds(kept, index, resamples, seed))
+    if statistic is np.mean:
+        return interval.bounded(*_mean_bounds(kept, index, resamples, seed))
+    drawn = _resampled(lambda places: statistic(kept[places]), index, resamples, seed)
+    return interval.bounded(*_percentiles(drawn), BOOTSTRAP)
 
 
 def paired_difference(a: Any, b: Any, *, cluster: Any = None) -> Interval:
@@ -214,7 +220,7 @@ def paired_difference(a: Any, b: Any, *, cluster: Any = None) -> Interval:
     0.300 [-0.102, 0.702] (n = 10)
     """
     a, b = as_paired(a=a, b=b)
-    values, index, interval = _counted(a - b, cluster)
+    values, index, interval = _counted(a - b, cluster, np.mean)
     if np.bincount(index).size < 2:
         return interval
     half, p = _student_t(values, index)
@@ -231,7 +237,9 @@ def _are_fractions(values: np.ndarray) -> bool:
     return not (values < 0).any() and not (values > 1).any()
 
 
-def _counted(values: np.ndarray, cluster: Any) -> tuple[np.ndarray, np.ndarray, Interval]:
+def _counted(
+    values: np.ndarray, cluster: Any, statistic: Callable[[np.ndarray], Any]
+) -> tuple[np.ndarray, np.ndarray, Interval]:
     """Return the values that are there, the group of each, and an interval without bounds."""
     present = ~np.isnan(values)
     kept = values[present]
@@ -243,7 +251,7 @@ def _counted(values: np.ndarray, cluster: Any) -> tuple[np.ndarray, np.ndarray, 
     index = pd.factorize(index[order])[0]
     estimate = float("nan")
     if kept.size:
-        estimate = float(np.mean(kept))
+        estimate = float(statistic(kept))
     clusters = None if cluster is None else index
     missing = values.size - kept.size
     return kept, index, Interval.without_bounds(estimate, kept.size, missing, clusters)
@@ -518,7 +526,7 @@ def rogan_gladen(
     labels, judged = as_paired(labels=labels, judged=judged)
     counted = np.ones(labels.size) if of is None else as_floats(of)
     same_length(labels=labels, of=counted)
-    places, index, interval = _counted(np.arange(labels.size), cluster)
+    places, index, interval = _counted(np.arange(labels.size), cluster, np.mean)
     counts = _counts_of_errors(labels, judged, counted)[places.astype(int)]
     by_cluster = np.zeros((np.bincount(index).size, counts.shape[1]))
     np.add.at(by_cluster, index, counts)
