@@ -508,6 +508,11 @@ def test_ragchecker_table_2_rows_are_reproduced(
     assert got.low < got.estimate < got.high < 0.75
 
 
+def test_an_interval_of_another_statistic_than_the_mean_is_of_its_resamples():
+    found = mean_interval(np.arange(9.0), np.median, cluster=[0, 0, 0, 1, 1, 1, 2, 2, 2])
+    assert (found.estimate, found.low, found.high) == (4.0, 1.0, 7.0)  # three groups, whole
+
+
 def test_pairwise_agreement_counts_a_tie_as_half():
     better = [0.9] * 46 + [0.5] * 2 + [0.1] * 2 + [NAN]
     got = pairwise_agreement(better, [0.5] * 51)
