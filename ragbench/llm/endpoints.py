@@ -614,8 +614,8 @@ def _secret_strings(value: Any, name: str = "", *, all_of_it: bool = False) -> s
 
 def _of_header(value: str) -> set[str]:
     """Return the secrets of a header, without "Bearer" or "Basic"; a password beside its pair."""
-    scheme, _, rest = value.rpartition(" ")
-    found = {rest}
+    scheme, _, rest = value.partition(" ")
+    found = {rest or scheme}
     if scheme.lower() == "basic":
         with contextlib.suppress(ValueError):
             pair = base64.b64decode(rest, validate=True).decode()

@@ -263,6 +263,13 @@ def test_the_password_of_a_basic_header_is_a_secret_beside_its_pair():
     assert Endpoint.of(model).secrets == {packed, "user:a1b2c3d4e5f6", "a1b2c3d4e5f6"}
 
 
+def test_a_secret_of_several_words_is_one():
+    model = chat_model(
+        "openai:x", host="h", default_headers={"X-Key": "Bearer correct horse battery"}
+    )
+    assert Endpoint.of(model).secrets == {"correct horse battery"}
+
+
 def test_a_remedy_for_a_refused_parameter_is_not_given_for_a_reply_or_a_window():
     replied = CallError.of("unusable", "after one repair try: temperature: Field required")
     window = CallError.of("truncated", "'max_completion_tokens' is too large: 9000", status=400)
