@@ -292,6 +292,9 @@ def write_questions_of_clapnq(folder, answer="In 1841.", count=1):
 
 # --- a small model says the same of everything, or nothing that can be read: no cell ends by that
 
+FEW_PAGES = {"SOURCE": "minihop", "ALL_DOCUMENTS": False, "PER_KIND": 1, "CLAIMS_EACH": 2}
+FEW_PAGES |= {"RESAMPLES": 20}
+
 
 @pytest.mark.parametrize(
     ("number", "given", "made"),
@@ -299,16 +302,21 @@ def write_questions_of_clapnq(folder, answer="In 1841.", count=1):
         *[("13", {"DATA": "minihop", "LIMIT": n, "RESAMPLES": 20}, "family") for n in (1, 2, 3)],
         ("14", {"DATA": "minihop", "LIMIT": 4, "RESAMPLES": 20}, "fitted_cuts"),
         *(("22", {"LIMIT": limit, "RESAMPLES": 20}, "tests") for limit in (1, 2, 3)),
+        *(("23", FEW_PAGES | {"LIMIT": limit}, "found") for limit in (1, 2, 3)),
         *(("30", {"LIMIT": limit}, "won") for limit in (1, 2, 3)),
         *(("41", {"LIMIT": limit, "RESAMPLES": 20}, "exam") for limit in (1, 2, 3)),
         *(("42", {"LIMIT": limit, "RESAMPLES": 20}, "by_setting") for limit in (1, 2, 3)),
+        *(
+            ("44", {"LIMIT": limit, "QUESTIONS": limit, "RESAMPLES": 20}, "by")
+            for limit in (1, 2, 3)
+        ),
     ],
 )
 def test_a_live_notebook_runs_to_its_end_with_a_model_of_one_reply_and_no_cassette(
     number, given, made, server, three, monkeypatch, tmp_path
 ):
     write_questions_of_clapnq(tmp_path, count=3)
-    if number == "42":
+    if number in ("42", "44"):
         write_dragonball(tmp_path)
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
     names = run_up_to(number, None, MODEL=MODEL, **given)
@@ -335,34 +343,37 @@ def corpus(tmp_path):
     return folder
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3])
 @pytest.mark.parametrize("number", ["12", "13", "14"])
 def test_a_live_run_takes_the_corpus_the_tokenizer_and_the_prompt_that_are_named(
-    number, corpus, server, monkeypatch, tmp_path
+    number, limit, corpus, server, monkeypatch, tmp_path
 ):
     mine = tmp_path / "mine.txt"
     mine.write_text("Mine: {query}\n---\n{documents}")
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
-    given = {"DATA": "minihop", "LIMIT": 2, "RESAMPLES": 20, "MODEL": MODEL, "PROMPT": str(mine)}
+    given = {"DATA": "minihop", "LIMIT": limit, "RESAMPLES": 20, "MODEL": MODEL}
+    given |= {"PROMPT": str(mine)}
     files = {"CORPUS": str(corpus), "TOKENIZER": str(corpus / "tokenizer.json")}
     names = run_up_to(number, None, **given, **files)
     asked = [call.prompt for call in server.calls if call.prompt.startswith("Mine:")]
-    contexts = [prompt.partition("---\n")[2] for prompt in asked]
+    contexts = [*filter(None, (prompt.partition("---\n")[2] for prompt in asked))]
     assert contexts
     assert all(text.startswith(" Passage ") for text in contexts)  # nothing but those pages
     assert max(map(len, contexts)) == 1000  # N in letters
     (data,) = {names["rows" if number != "14" else "answers"].attrs["data"]}
-    assert data == "minihop (3 pages, 2 questions, tokens of tokenizer.json)"
+    assert data == f"minihop (3 pages, {limit} questions, tokens of tokenizer.json)"
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3])
 def test_notebook_11_searches_the_corpus_and_asks_for_sub_questions_with_the_prompt_that_are_named(
-    corpus, server, monkeypatch, tmp_path
+    limit, corpus, server, monkeypatch, tmp_path
 ):
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
     files = {"CORPUS": str(corpus), "TOKENIZER": str(corpus / "tokenizer.json")}
-    given = {"DATA": "minihop", "LIMIT": 2, "MODEL": MODEL, "PROMPT": "multiquery_as_run"}
-    names = run_up_to("11", "figure = plots.ir_score_curves(table", **given, **files)
+    given = {"DATA": "minihop", "LIMIT": limit, "MODEL": MODEL, "PROMPT": "multiquery_as_run"}
+    names = run_up_to("11", None, **given, **files)
     sent = held_against(server.calls, THESIS, "multiquery_as_run")
-    assert len(sent["multiquery_as_run"]) == 2
+    assert len(values(sent["multiquery_as_run"], "question")) == limit
     assert [chunk.title for chunk in names["chunks"]] == ["Page 0", "Page 1", "Page 2"]
     assert names["all_rows"]["context_tokens"].max() > 1500  # three pages in letters
 
