@@ -1,15 +1,16 @@
 """Published numbers and the ledger."""
 
+import io
 import math
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
-from checks import load_script
+from checks import load_script, refused
 
 from ragbench import papers
-from ragbench.errors import ConfigError
+from ragbench.errors import ConfigError, DataError
 from ragbench.paths import project_root
 
 
@@ -129,7 +130,45 @@ def test_items_that_were_not_measured_are_those_of_the_ledger_and_stand_in_the_d
         "ragas": ["Table 2", "Table 3", "Table 4"],
     }
     page = (project_root() / "docs" / "not-run.md").read_text(encoding="utf-8")
-    assert script.table() in page, "run: python scripts/not_run_table.py"
+    for written in (script.table(), script.road_table()):
+        assert f"{written}\n\n" in page, "run: python scripts/not_run_table.py"
+
+
+def test_each_of_the_printed_cells_has_one_road(monkeypatch):
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(project_root() / "figures"))
+    script = load_script("not_run_table")
+    roads = script.roads()
+    printed = {(paper, item) for paper in papers.PAPERS for item in papers._published_items(paper)}
+    assert roads.to_numpy().sum() == 1743
+    assert set(roads.index) <= printed
+    assert script.road_table().splitlines()[-1].endswith("| 1743 |")
+
+
+@pytest.mark.parametrize(
+    ("value", "note", "road"),
+    [
+        (0.3449, None, "exact"),  # printed: .34
+        (0.346, None, "comparable"),
+        (0.34, f"{papers.NOT_COMPARABLE}: rules", "one command"),
+    ],
+)
+def test_a_cell_is_exact_in_the_printed_digits(value, note, road, monkeypatch):
+    script = load_script("not_run_table")
+    needs = "paper,item,notebook,road,needs\n"
+    for paper in papers.PAPERS:
+        for item in papers._published_items(paper):
+            needs += f"{paper},{item},1,one command,files\n"
+    monkeypatch.setattr(script, "packaged_data", lambda *_: io.StringIO(needs))
+    record(cells(column=["SIM"], value=[value], note=[note]), by="a model")
+    counted = script.roads().loc[("thesis", "Table 3.1")]
+    assert counted.loc[road] == 50 - 49 * (road != "one command")
+    assert counted.sum() == 50
+
+
+def test_a_cell_without_a_road_is_an_error_that_names_its_table(monkeypatch):
+    script = load_script("not_run_table")
+    with refused(DataError, r"cells without a road in (.|\n)*Table 3\.1"):
+        script.roads()
 
 
 def test_a_cell_is_measured_once_a_number_compares():
