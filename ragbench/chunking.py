@@ -3,10 +3,13 @@
 
 The thesis describes windows of three consecutive sentences, sliding by two, and a fixed similarity
 threshold (``profile="paper"``). The published run did something else (``profile="as_run"``): short
-sentences merged to at least 200 characters, windows of three sentences on either side, and each
-document's own 80th percentile of distances as threshold. Chunks come in document order, ids
-``<document id>#0, #1, ...``. A chunk is a slice of its document's text, so a supporting sentence
-inside it stays as it is.
+sentences merged to at least 200 characters, windows of three sentences on either side, each
+document's own 80th percentile of distances as threshold, and a blank before each sentence of a
+chunk. The default, ``profile="merged"``, has the settings of the run without the blanks, and a
+short sentence at the end joins the one before: with it the shipped answers were recorded.
+
+Chunks come in document order, ids ``<document id>#0, #1, ...``. But with ``as_run`` a chunk is a
+slice of its document's text, so a supporting sentence inside it stays as it is.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,18 +25,20 @@ import numpy as np
 from ragbench.errors import ConfigError, check_known
 from ragbench.records import Chunk, Document, check_records
 from ragbench.text.languages import UNSPACED
-from ragbench.text.sentences import Span, sentence_spans
+from ragbench.text.sentences import Span, sentence_spans, text_as_run
 from ragbench.text.tokens import default_tokenizer, token_offsets
 
+_RUN = {
+    "window": 3,
+    "stride": 1,
+    "percentile": 80.0,
+    "threshold": None,
+    "min_chars": 200,
+    "max_tokens": None,
+}
 PROFILES: dict[str, dict] = {
-    "as_run": {
-        "window": 3,
-        "stride": 1,
-        "percentile": 80.0,
-        "threshold": None,
-        "min_chars": 200,
-        "max_tokens": None,
-    },
+    "merged": _RUN,
+    "as_run": _RUN,
     "paper": {
         "window": 3,
         "stride": 2,
@@ -183,13 +188,13 @@ def _settings(profile: str, options: Mapping[str, Any]) -> dict[str, Any]:
 def segment(
     documents: Iterable[Document],
     embedder: Any = None,
-    profile: str = "as_run",
+    profile: str = "merged",
     **settings: float | None,
 ) -> list[_Segmentation]:
     """Find the semantic breaks of each document (settings as in `semantic_chunks`).
 
     A document whose windows are all the same text has distance 0 everywhere and is not embedded:
-    with ``as_run`` this holds for four merged sentences or fewer, which is most of HotpotQA's
+    but with ``paper`` this holds for four merged sentences or fewer, which is most of HotpotQA's
     paragraphs (notebook 10 counts them). An embedder reads the beginning of a window that is longer
     than it can read, as in the published run.
 
@@ -201,8 +206,9 @@ def segment(
     sentences = []
     windows = []
     distinct: dict[str, None] = {}
+    rule = "as_run" if profile == "as_run" else "chunks"
     for document in _documents(documents):
-        spans = sentence_spans(document.text, "chunks", chosen["min_chars"])
+        spans = sentence_spans(document.text, rule, chosen["min_chars"])
         texts = _windows(document.text, spans, profile, chosen["window"], chosen["stride"])
         sentences.append(spans)
         windows.append(texts)
@@ -224,8 +230,8 @@ def _segmentation(
         threshold = 1.0 - settings["threshold"]
     elif len(distances):
         threshold = float(np.percentile(distances, settings["percentile"]))
-    # as_run: windows are centred on their sentence, so the break lies before the next centre.
-    # paper: the new chunk begins with the first sentence of the next window.
+    # Windows are centred on their sentence, so the break lies before the next centre; with paper
+    # the new chunk begins with the first sentence of the next window.
     starts = tuple(settings["stride"] * number for number in range(1, len(distances) + 1))
     return _Segmentation(tuple(sentences), distances, threshold, starts)
 
@@ -254,7 +260,7 @@ def _windows(
     before = 0
     after = window
     last = max(1, count - window + stride)
-    if profile == "as_run":
+    if profile != "paper":
         before = window
         after = window + 1
         last = count
@@ -284,7 +290,7 @@ def _unit_vectors(texts: list[str], embedder: Any) -> dict[str, np.ndarray]:
 def semantic_chunks(
     documents: Iterable[Document],
     embedder: Any = None,
-    profile: str = "as_run",
+    profile: str = "merged",
     *,
     window: int | None = None,
     stride: int | None = None,
@@ -298,10 +304,10 @@ def semantic_chunks(
     Parameters
     ----------
     embedder : LangChain ``Embeddings``; default MiniLM with cached vectors.
-    profile : ``"as_run"`` or ``"paper"``; every setting left at None takes the profile's value
-        (`PROFILES`).
-    window, stride : sentences of a window (as_run: on either side of its centre), and from one
-        window to the next.
+    profile : ``"merged"``, ``"as_run"`` or ``"paper"``; every setting left at None takes the
+        profile's value (`PROFILES`).
+    window, stride : sentences of a window (but for ``paper`` on either side of its centre), and
+        from one window to the next.
     percentile : break where the distance is above this percentile of the document's own distances,
         0-100.
     threshold : break where the cosine similarity falls below this fixed value (the thesis gives
@@ -324,12 +330,18 @@ def semantic_chunks(
     segmentations = segment(documents, embedder, profile, **options)
     for document, cut in zip(documents, segmentations, strict=True):
         spans: list[Span] = []
-        for sentences in _groups(cut):
+        groups = list(_groups(cut))
+        for sentences in groups:
             if limit:
                 spans += _at_most(document.text, sentences, limit)
             else:
                 spans.append((sentences[0][0], sentences[-1][1]))
-        chunks += _chunks(document, spans)
+        found = _chunks(document, spans)
+        if profile == "as_run" and not limit:
+            for chunk, sentences in zip(found, groups, strict=True):
+                chunks.append(replace(chunk, text=text_as_run(document.text, sentences)))
+        else:
+            chunks += found
     return chunks
 
 

@@ -25,14 +25,14 @@ reranked = {"reranked": partial(make_retriever, "Rerank", over="BM25", scorer=Cr
 parts = []
 for name in ("hotpotqa", "minihop"):
     data = rb.data.load_dataset(name)
-    chunks = rb.semantic_chunks(data.documents, rb.make_embedder(), "as_run")
+    chunks = rb.semantic_chunks(data.documents, rb.make_embedder(), "merged")
     questions = pd.Series(data.questions)
     if drawn < len(questions):
         questions = questions.sample(drawn, random_state=0).sort_index()
     grid = thesis.experiment(
         "Table 3.1",
         replace(data, questions=tuple(questions)),
-        chunker={"as run": lambda documents, chunks=chunks: chunks},
+        chunker={"merged": lambda documents, chunks=chunks: chunks},
         retriever=reranked,
         k=10,
     )

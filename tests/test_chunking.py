@@ -203,6 +203,50 @@ def test_sentences_are_merged_until_long_enough_and_the_rest_joins_the_last(min_
     assert [text[a:b] for a, b in sentence_spans(text, "chunks", min_chars)] == sentences
 
 
+def test_as_run_counts_a_blank_before_each_sentence_and_leaves_a_short_end_alone():
+    parts = ["A" * 209 + ".", "B" * 209 + ".", "C" * 49 + "."]
+    (chunk,) = semantic_chunks([doc(" ".join(parts))], topics(), "as_run")
+    assert chunk.text == "".join(f" {part} " for part in parts).rstrip()
+    (cut,) = segment([doc(" ".join(parts))], topics(), "as_run")
+    assert [1 + end - start for start, end in cut.sentences] == [211, 211, 51]
+    (ours,) = segment([doc(" ".join(parts))], topics())
+    assert [end - start for start, end in ours.sentences] == [210, 261]
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        (f"{'a' * 198}. Bb.", f" {'a' * 198}.  Bb."),  # 200 with the blank: whole
+        (f"{'a' * 197}. Bb.", f" {'a' * 197}. Bb."),  # 199: merged
+        (f"{'a' * 99}.\n\n{'b' * 98}. C.", f" {'a' * 99}. {'b' * 98}.  C."),
+        ("See fig. 3 here.", " See fig. 3 here."),
+    ],
+)
+def test_as_run_writes_one_blank_between_merged_sentences_and_two_between_others(text, written):
+    (chunk,) = semantic_chunks([doc(text)], topics(), "as_run")
+    assert (chunk.id, chunk.text) == ("d#0", written)
+
+
+def test_as_run_splits_where_the_default_reads_on():
+    long = "a" * 210
+    text = f"{long} fig. 3 {long}."
+    lengths = {
+        profile: len(segment([doc(text)], topics(), profile)[0].sentences)
+        for profile in ("merged", "as_run")
+    }
+    assert lengths == {"merged": 1, "as_run": 2}
+
+
+def test_as_run_cuts_where_the_distance_says_and_no_tokens_are_lost():
+    text = f"{CATS} {DOGS}"
+    chunks = semantic_chunks([doc(text)], topics(), "as_run", min_chars=0, window=1)
+    assert len(chunks) > 1
+    assert all(chunk.text.startswith(" The ") for chunk in chunks)
+    assert " ".join(" ".join(chunk.text for chunk in chunks).split()) == text
+    limited = semantic_chunks([doc(text)], topics(), "as_run", min_chars=0, max_tokens=8)
+    assert all(chunk.text in text for chunk in limited)
+
+
 CATS = " ".join(f"The cat sat number {i}." for i in range(6))
 DOGS = " ".join(f"The dog ran number {i}." for i in range(6))
 
@@ -247,7 +291,7 @@ def test_paper_profile_slides_windows_of_three_by_two_against_a_fixed_threshold(
 def test_identical_windows_need_no_embedding_and_make_no_break():
     embedder = topics()
     text = "One cat. Two dogs. Three cats. Four dogs."
-    assert [c.text for c in semantic_chunks([doc(text)], embedder, "as_run", min_chars=0)] == [text]
+    assert [c.text for c in semantic_chunks([doc(text)], embedder, min_chars=0)] == [text]
     assert embedder.asked == []
     assert semantic_chunks([doc("  \n ")], embedder) == []
 

@@ -70,24 +70,29 @@ TABLES: Mapping[str, Mapping[str, Any]] = {
 
 
 def searched(
-    name: str = "auto", limit: int | None = None, corpus: str | Path | None = None
+    name: str = "auto",
+    limit: int | None = None,
+    corpus: str | Path | None = None,
+    profile: str = "merged",
 ) -> tuple[Dataset, Callable[..., Any]]:
     """Load a data set of `DATA` with what is searched for its questions, and what cuts that.
 
     ``corpus``: None (the thesis: 100,000 pages) takes the paragraphs of the questions; a folder
     takes its ``corpus_100k.json``, the author's or one that notebook 10 wrote, and the chunks in
-    ``corpus_chunks.json``, where it is there.
+    ``corpus_chunks.json``, where it is there. ``profile``: of `semantic_chunks`; the thesis ran
+    "as_run".
     """
+    cut = partial(semantic_chunks, profile=profile)
     data = load_dataset(name, DATA, limit=limit)
     if corpus is None:
-        return data, semantic_chunks
+        return data, cut
     pages = load_thesis_documents(corpus)
     meta = {**data.meta, "setting": f"{len(pages):,} pages"}
     data = replace(data, documents=pages, meta=meta)
     try:
         chunks = load_thesis_chunks(corpus)
     except NotHereError:
-        return data, semantic_chunks
+        return data, cut
     return data, lambda _: chunks
 
 

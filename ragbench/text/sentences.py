@@ -1,8 +1,8 @@
 """Sentences of a text. Published numbers depend on the rule, so each use has its own row.
 
-``chunks``  after ``.?!`` and white space, as the thesis's published run cut its documents; after
-            。！？, a Japanese ．, and the full stops of Hindi and Urdu; not in "fig. 3", "Art. 5",
-            "3. Mai".
+``as_run``  after ``.?!`` and white space, as the thesis's published run cut its documents.
+``chunks``  so too; after 。！？, a Japanese ．, and the full stops of Hindi and Urdu; not in
+            "fig. 3", "Art. 5", "3. Mai".
 ``claims``  at line ends, after ``.!?`` before a capital or a digit, not after abbreviations, and
             after the full stops of scripts without capitals; without a word it is no sentence.
 ``en``      RAGEval, section 3.5.1, which names no rules; these are ours. They agree with pySBD on
@@ -116,6 +116,7 @@ class _SentenceRule:
 
 
 SENTENCES: dict[str, _SentenceRule] = {
+    "as_run": _SentenceRule(re.compile(r"(?<=[.?!])\s+")),
     "chunks": _SentenceRule(re.compile(_CHUNK_GAP), _chunk_end),
     "claims": _SentenceRule(
         re.compile(
@@ -143,7 +144,8 @@ def sentence_spans(text: str, profile: str, min_chars: int = 0) -> list[Span]:
     between.
 
     A sentence is merged with the following ones until it has at least ``min_chars`` characters;
-    what remains at the end joins the last one.
+    what remains at the end joins the last one. With ``as_run`` it stays alone, and each sentence
+    counts with one blank before it.
     """
     check_known("sentence profile", [profile], SENTENCES)
     rule = SENTENCES[profile]
@@ -155,7 +157,33 @@ def sentence_spans(text: str, profile: str, min_chars: int = 0) -> list[Span]:
             start = gap.end()
     spans.append((start, len(text)))
     sentences = [span for span in spans if rule.holds.search(text, *span)]
-    return _merged(sentences, min_chars)
+    return (
+        _merged_as_run(sentences, min_chars)
+        if profile == "as_run"
+        else _merged(sentences, min_chars)
+    )
+
+
+def _merged_as_run(spans: Sequence[Span], min_chars: int) -> list[Span]:
+    merged: list[Span] = []
+    length = min_chars
+    for start, end in spans:
+        if length < min_chars:
+            first, _ = merged.pop()
+            merged.append((first, end))
+        else:
+            length = 0
+            merged.append((start, end))
+        length += 1 + end - start
+    return merged
+
+
+def text_as_run(text: str, sentences: Sequence[Span]) -> str:
+    """Join sentences of a text as the thesis's published run wrote its chunks: a blank before each,
+    and one where white space stood between those that were merged.
+    """
+    gap = SENTENCES["as_run"].gap
+    return " ".join(" " + gap.sub(" ", text[start:end]) for start, end in sentences)
 
 
 def _merged(spans: Sequence[Span], min_chars: int) -> list[Span]:
