@@ -417,7 +417,7 @@ def _draw_curves(axis: Axes, frame: pd.DataFrame, looks: dict) -> None:
     for retriever, line in frame.groupby("retriever", sort=False):
         look = looks[retriever]
         if "bound" in line and line["bound"].all():
-            height = line.loc[line["N"].idxmax(), "mean"]
+            height = line.sort_values("N")["mean"].iloc[-1]
             axis.axhline(height, ls="--", color=look["color"], label=_label(retriever))
             continue
         axis.plot(line["N"], line["mean"], ms=4, label=_label(retriever), **look)
