@@ -398,6 +398,10 @@ def curves(panels: Mapping[str, pd.DataFrame], ylabel: str) -> Figure:
 
     The tables have the columns retriever, N, mean. Where one has ``bound`` and it is True, the mean
     at the largest N is a horizontal line: of a floor or a ceiling.
+
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"retriever": "BM25", "N": [100, 1000], "mean": [0.4, 0.7]})
+    >>> figure = rb.plots.curves({"MiniHop": table}, "mean IR score")
     """
     for frame in panels.values():
         _need(frame, "retriever", "N", "mean")
