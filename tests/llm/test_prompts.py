@@ -78,7 +78,7 @@ def header(name):
 
 PAPERS = (
     r"(thesis, section \d|RAGChecker, (section \d|App\. [A-Z])|RAGAS, section \d|RAGEval, "
-    r"sections? \d|MTRAG, the people|AutoNuggetizer, section \d)"
+    r"sections? \d|MTRAG, the people|AutoNuggetizer, section \d|RGB, Figure \d)"
 )
 
 
