@@ -53,6 +53,12 @@ def test_token_chunks_by_hand(text, size, overlap, texts):
     ]
 
 
+def test_by_default_chunks_have_250_tokens_of_which_50_are_repeated():
+    words = ["one", "two", "three"] * 200
+    texts = [chunk.text.split() for chunk in token_chunks([doc(" ".join(words))])]
+    assert texts == [words[:250], words[200:450], words[400:]]
+
+
 @given(st.integers(1, 60), st.integers(1, 12), st.sampled_from([0.0, 0.2, 0.5, 0.9]))
 def test_token_chunks_cover_every_word_and_repeat_only_the_overlap(n, size, overlap):
     words = ["abcdefghij"[i % 10] for i in range(n)]

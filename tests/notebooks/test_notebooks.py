@@ -345,6 +345,24 @@ def test_a_notebook_runs_with_other_parameters_and_stays_as_it_was(book, tmp_pat
     assert book.read_bytes() == before
 
 
+def test_an_executed_notebook_has_no_times_of_its_cells(run, process, book):
+    """Two runs give the same file: what a git diff shows has changed."""
+    run(book, None)
+    cells = nbformat.read(process[1] / book.name, 4).cells
+    assert [dict(cell.metadata) for cell in cells] == [{}, {"tags": ["parameters"]}, {}]
+
+
+def test_each_notebook_of_a_run_gets_the_parameters_that_it_has(book, tmp_path, monkeypatch):
+    bare = notebook(tmp_path / "13_bare.ipynb", "print(LIMIT)")
+    got = {}
+    monkeypatch.setattr(notebooks, "find", lambda series: [book, bare])
+    monkeypatch.setattr(
+        notebooks, "execute", lambda path, parameters, out, kernel: got.update({path: parameters})
+    )
+    run_all("thesis", parameters={"LIMIT": 2, "SIZES": [1]})
+    assert got == {book: {"LIMIT": 2}, bare: {}}
+
+
 def test_an_unknown_parameter_is_named(book, tmp_path):
     with pytest.raises(DataError, match=r"12_made\.ipynb has no parameter LIMITS"):
         execute(book, {"LIMITS": 3}, tmp_path / "out.ipynb")
