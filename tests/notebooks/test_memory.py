@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 import sys
 
 import pytest
@@ -64,22 +65,48 @@ def test_only_questions_are_asked_whose_strings_tell_who_is_followed():
         assert not ship_rgb.tells(ROW | wrong), wrong
 
 
-def test_the_table_is_counted_anew():
+def test_the_tables_of_notebook_15_are_counted_anew():
     with packaged_data("recordings", "memory.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     about = json.loads(packaged_data("recordings", "memory.json").read_text(encoding="utf-8"))
-    ids, counts = {}, {}
-    for row in rows:
-        ids.setdefault(row["condition"], []).append(row["id"])
-        follows = row["says_false"] == "True" and row["says_true"] == "False"
-        counts[row["condition"]] = counts.get(row["condition"], 0) + follows
-    assert {name: len(of) for name, of in ids.items()} == about["answers"]
-    assert [len(set(of)) for of in ids.values()] == [*about["answers"].values()]
     assert set(about["planned"].values()) == {97}
-    # a condition that is not whole has the first questions of the order
-    assert all(of == ids["closed book"][: len(of)] for of in ids.values())
-    book = (project_root() / "notebooks" / "15_thesis_related_protocols.ipynb").read_text(
-        encoding="utf-8"
+    assert about["answers"] == about["planned"]
+    ids, follows, right, alarms, words = {}, {}, {}, {}, []
+    for row in rows:
+        name, true, false = row["condition"], row["says_true"], row["says_false"]
+        ids.setdefault(name, []).append(row["id"])
+        for kept, said in (
+            (follows, (true, false) == ("False", "True")),
+            (right, (true, false) == ("True", "False")),
+        ):
+            kept.setdefault(name, set())
+            if said:
+                kept[name].add(row["id"])
+        alarms[name] = alarms.get(name, 0) + (row["says_errors"] == "True")
+        if name == "false passages" and row["id"] in follows[name]:
+            words.append(float(row["words_in_passages"]))
+    assert all(of == ids["closed book"] for of in ids.values())
+    assert len(set(ids["closed book"])) == 97
+    path = project_root() / "notebooks" / "15_thesis_related_protocols.ipynb"
+    book = " ".join(
+        text
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+        for output in cell.get("outputs", [])
+        for kind, lines in output.get("data", {}).items()
+        if kind != "text/html"
+        for text in lines
     )
-    share = counts["false passages"] / len(ids["false passages"])
-    assert f"Against false passages {share:.2f} [" in book
+    known = right["closed book"]
+    still = known & follows["false passages"]
+    for line in (
+        f"Against false passages {len(follows['false passages']) / 97:.2f} [",
+        f"Of the {len(known)} questions that the model answers right alone, {len(still)} follow the",
+        f"says the false string     {sum(words) / len(words):.2f} [",
+        f"Detection {alarms['false passages, warned'] / 97:.2f}, "
+        f"false alarms {alarms['true passages, warned'] / 97:.2f}: ",
+        f"{len(right['false passages, warned'])} of 97         "
+        f"{len(follows['false passages, warned'])} of 97",
+    ):
+        assert line in book, line
+    for name in ("closed book", "true passages", "false passages, warned", "true passages, warned"):
+        assert re.search(rf"{name} +{len(right[name]) / 97:.2f} \[", book), name
