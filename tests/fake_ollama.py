@@ -149,6 +149,7 @@ class FakeOllama:
         text of each model, and what it was made of, as ``/api/show`` says them.
     openai_schema : the one form of ``response_format`` that ``/v1/chat/completions`` takes; others
         get the 500 that llama.cpp's Python server gives.
+    silent : paths that never get an answer.
     tls : with a certificate, for https.
     """
 
@@ -171,6 +172,7 @@ class FakeOllama:
     thinks: bool = True
     remote_host: str = ""
     counted: int | None = None
+    silent: tuple = ()
     port: int = 0
     tls: ssl.SSLContext | None = None
 
@@ -270,6 +272,9 @@ class FakeOllama:
         (self.calls if chat or refused else self.other).append(call)
         if refused:
             await send_json(out, {"error": f"unauthorized: {sent}"}, 401)
+        elif call.path in self.silent:
+            await call.reader.read(1)  # until the client goes away
+            raise Hangup
         elif chat:
             await self._chat(call, out)
         elif (handler := self.others.get(call.path)) is not None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import hashlib
 import json
 import logging
 import re
+import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,15 +36,17 @@ from pydantic import SecretStr
 
 from ragbench.errors import ConfigError
 from ragbench.llm.cassette import Cassette, canonical
-from ragbench.llm.failures import CallError, from_exception, mask, redact, sounds_secret
+from ragbench.llm.failures import SILENCE_S, CallError, from_exception, mask, redact, sounds_secret
 from ragbench.llm.identity import address_mark, identity, without_secrets
 from ragbench.llm.models import DEADLINE_S, chat_model
 from ragbench.llm.reply import Usage
-from ragbench.llm.wire import OllamaServer, Transport
+from ragbench.llm.wire import OllamaServer, Transport, within
 
 log = logging.getLogger("ragbench.llm")
 _KEY_CHARS = 12  # shorter ones are ordinary words: "test", "not-needed"
 _PUBLIC = ("https://api.openai.com/v1",)
+_LOOK_S = 5.0  # to see what a server is, at most
+_SLOW_SERVER = "look into the server's log, then run again"
 
 
 @dataclass(slots=True)
@@ -206,11 +210,17 @@ class Endpoint:
 
     def meet(self) -> str | None:
         """Ask the server who it is; return the digest, or None: then the endpoint is ``dead``."""
+        what = "%s: after %g s it is not known yet which weights and version answer"
+        slow = threading.Timer(SILENCE_S, log.warning, (what, self.model, SILENCE_S))
+        slow.daemon = True
+        slow.start()
         try:
             self.digest = self.fetch_digest()
             self.check()
         except Exception as error:
             self.dead = self.named(error)
+        finally:
+            slow.cancel()
         return self.digest
 
     def check(self) -> None:
@@ -365,6 +375,9 @@ class _OllamaEndpoint(Endpoint):
                 return self.pinned_digest  # of a gateway that does not list its models
             if getattr(error, "status_code", 0) == 404:
                 raise self.fail("down", "no Ollama answers there (HTTP 404)") from None
+            if from_exception(error)[0] == "timeout":
+                what = f"no list of its models after {self.server.ask_s:g} s"
+                raise self.fail("timeout", what, do=_SLOW_SERVER) from None
             raise
         self.spoke = True
         if self.name not in listed:
@@ -390,9 +403,10 @@ class _OllamaEndpoint(Endpoint):
         self.weights = redact(", ".join(filter(None, facts)))
 
     def check(self) -> None:
+        end = time.monotonic() + self.server.ask_s
         try:
-            self.version = str(self.server.say("/api/version").get("version", ""))
-            shown = self.server.say("/api/show", model=self.name)
+            self.version = str(self.server.say("/api/version", end).get("version", ""))
+            shown = self.server.say("/api/show", end, model=self.name)
         except Exception:
             return  # the prompts tell
         self.spoke = True
@@ -505,7 +519,6 @@ _OPENAI = (
 
 _LEAST_WINDOW = 1024  # tokens; powers of two from here on are sizes of windows
 _OLLAMA_WINDOW = 4096  # where nobody says another, as under /v1 nobody can
-_LOOK_S = 5.0
 
 
 class _OpenAIEndpoint(Endpoint):
@@ -538,10 +551,12 @@ class _OpenAIEndpoint(Endpoint):
     def check(self) -> None:
         """See whether Ollama is behind it, which cuts a long prompt in silence here."""
         if self._local_server is None and self.wire is not None:
-            limits = {"timeout": httpx.Timeout(_LOOK_S).as_dict()}
+            seconds = min(_LOOK_S, self.deadline_s)
+            limits = {"timeout": httpx.Timeout(seconds).as_dict()}
             url = f"{self.host.removesuffix('/v1')}/api/version"
+            request = httpx.Request("GET", url, extensions=limits)
             with contextlib.suppress(Exception):
-                response = self.wire.handle_request(httpx.Request("GET", url, extensions=limits))
+                response = within(seconds, functools.partial(self.wire.handle_request, request))
                 self.version = str(json.loads(response.read())["version"])
                 self._is_ollama = True
 

@@ -32,7 +32,7 @@ from ragbench.llm.failures import redact
 
 OLLAMA_HOST = "http://localhost:11434"
 _CONNECT_S = 10.0
-_ASK_S = 10.0  # for what is asked beside the prompts
+_ASK_S = 10.0  # for what is asked beside the prompts, at most
 _DEFAULT_WINDOW = 4096  # tokens of Ollama's window where a request names none
 _MOST_TOKENS_A_BYTE = 0.5  # a token has two bytes at least
 
@@ -80,7 +80,7 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         seconds = limits["read"]
         # httpx's limit is on each piece: a server can say "100 Continue" for ever
         send = functools.partial(self._inner.handle_request, request)
-        response = _within(seconds and seconds + limits["connect"], send)
+        response = within(seconds and seconds + limits["connect"], send)
         response.stream = _Bounded(response.stream, seconds)
         return response
 
@@ -119,7 +119,7 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             self._inner.close()
 
 
-def _within(seconds: float | None, call: Callable[[], httpx.Response]) -> httpx.Response:
+def within(seconds: float | None, call: Callable[[], httpx.Response]) -> httpx.Response:
     """Return what a call returns, or raise httpx.ReadTimeout; then its thread is left alone."""
     outcome: Future[httpx.Response] = Future()
 
@@ -263,6 +263,7 @@ class OllamaServer:
     Attributes
     ----------
     address, settings : what every client of this server is made with.
+    ask_s : seconds to wait for what is asked beside the prompts.
     client : the package ``ollama``'s, for prompts and vectors.
     """
 
@@ -291,12 +292,20 @@ class OllamaServer:
             raise ConfigError(
                 redact(f"client_kwargs: {error}"), settings_of, "correct it"
             ) from None
-        of_web: dict[str, Any] = {**self.settings, "timeout": _ASK_S}
+        self.ask_s = min(_ASK_S, timeout_s or math.inf)
+        # so that a server that is away is told from one that is slow
+        timeout = httpx.Timeout(self.ask_s, connect=self.ask_s / 2)
+        of_web: dict[str, Any] = {**self.settings, "timeout": timeout}
         self._web = httpx.Client(base_url=self.address, **of_web)
 
-    def say(self, path: str, **body: Any) -> dict[str, Any]:
-        """Ask for something beside the prompts, which the client does not hand on whole."""
-        response = self._web.request("POST" if body else "GET", path, json=body or None)
+    def say(self, path: str, end: float = math.inf, **body: Any) -> dict[str, Any]:
+        """Ask for something beside the prompts, which the client does not hand on whole.
+
+        ``end`` : by ``time.monotonic()``, the latest moment. The deadline of a prompt bounds it too.
+        """
+        method = "POST" if body else "GET"
+        send = functools.partial(self._web.request, method, path, json=body or None)
+        response = within(min(self.ask_s, max(0.0, end - time.monotonic())), send)
         if response.status_code >= 300:
             raise ollama.ResponseError(response.text, response.status_code)
         return response.json()

@@ -160,6 +160,42 @@ def test_a_server_that_says_continue_for_ever_ends_by_the_deadline(monkeypatch):
     assert reply.error.kind == "timeout"
 
 
+OF_CHECK = ("/api/show", "/api/version", "/api/ps")
+
+
+@pytest.mark.parametrize("silent", [OF_CHECK, OF_CHECK[:1], ("/api/tags",)])
+@pytest.mark.parametrize("name", ["ollama:llama3:8b", "openai:m"])
+def test_what_is_asked_beside_the_prompts_ends_by_the_deadline_and_is_said(
+    fake, monkeypatch, caplog, name, silent
+):
+    monkeypatch.setattr("ragbench.llm.endpoints.SILENCE_S", 0.1)
+    fake.silent = silent
+    model = fake.model(name, deadline_s=1)
+    start = time.monotonic()
+    (reply,) = ask(model, ["p"], retries=0, **FAST)
+    assert time.monotonic() - start < 4
+    is_asked = name.startswith("ollama") or "/api/version" in silent
+    time.sleep(0 if is_asked else 0.2)  # a quick answer is not said later either
+    assert ("after 0.1 s it is not known yet" in caplog.text) == is_asked
+    assert reply.ok == (name.startswith("openai") or silent != ("/api/tags",))
+    assert reply.ok or "no list of its models after 1 s" in str(reply.error)
+
+
+@pytest.mark.posix
+def test_a_server_that_takes_no_connection_is_down():
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listening:
+        port = listening.getsockname()[1]
+        waiting = [socket.socket() for _ in range(3)]
+        for client in waiting:  # nobody accepts them: others find no room
+            client.setblocking(False)
+            client.connect_ex(("127.0.0.1", port))
+        model = chat_model("ollama:m", host=f"127.0.0.1:{port}", deadline_s=1)
+        (reply,) = ask(model, ["p"], retries=0, **FAST)
+        for client in waiting:
+            client.close()
+    assert reply.error.kind == "down"
+
+
 def test_a_redirect_is_not_waited_for():
     start = time.monotonic()
     with httpx.Client() as _:
