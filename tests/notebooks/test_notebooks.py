@@ -491,8 +491,12 @@ def test_the_template_goes_on_where_there_is_nothing_to_compare(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_template_says_what_a_measure_needs(run, tmp_path):
+@pytest.mark.parametrize("others", ["", "ir_score"])
+def test_the_template_says_what_a_measure_needs(run, tmp_path, others):
     file = own_files(tmp_path, retriever=["BM25"])
+    if others:  # the rows have a number, of another measure
+        questions = "question,answer,references\nWhere is it?,in Ely,It stands in Ely.\n"
+        (tmp_path / "q.csv").write_text(questions)
     with pytest.raises(RagbenchError, match="no row has a number in contained"):
         run(TEMPLATE, {"EXPERIMENT": file, "MEASURE": "contained"})
 

@@ -155,6 +155,7 @@ def test_two_runs_are_compared_system_by_system_question_by_question():
     now = pd.DataFrame({"question_id": [*"abcdef"] * 2, "system": ["x"] * 6 + ["y"] * 6, "N": 10})
     now["ir_score"] = [0.5, 0.4, 0.6, 0.5, 0.7, 0.3] + [0.2] * 6
     earlier = now.assign(ir_score=now["ir_score"] - [*[0.1] * 6, *[0.0] * 6])
+    earlier = pd.concat([earlier, earlier.assign(N=0, ir_score=0.0)])  # without documents: left out
     shown = []
     runs = SimpleNamespace(load_rows={"before": earlier}.get, compare=rb.compare)
     names = {"OTHER": "before", "scored": now, "rb": runs, "pd": pd, "measure": "ir_score"}
@@ -163,5 +164,6 @@ def test_two_runs_are_compared_system_by_system_question_by_question():
         names | {"factors": SimpleNamespace(measured=lambda rows: rows), "display": shown.append},
     )
     (table,) = shown
+    assert len(table) == 2  # this run and that one, by system
     assert table.set_index("system")["difference"].to_dict() == {"x": 0.1, "y": 0.0}
     assert set(table["n"]) == {6}
