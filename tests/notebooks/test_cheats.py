@@ -5,6 +5,7 @@ import json
 
 import pandas as pd
 import pytest
+import scipy.stats
 
 import cheats
 import recorded
@@ -69,6 +70,62 @@ def test_copied_chunks_win_on_contained_and_abstaining_wins_on_nothing(shipped):
     assert means.loc["copy the chunks", "contained"] > means.loc["honest", "contained"] + 0.2
     assert (means.loc["abstain"] <= means.loc["honest"]).all()
     assert means.loc["abstain", "token_f1"] < means.loc["honest", "token_f1"] / 10
+
+
+def interval_by_leaving_out(differences, clusters):
+    """Student's t of the jackknife over clusters, as docs/metrics.md says it, step by step."""
+    groups = {}
+    for value, cluster in zip(differences, clusters, strict=True):
+        groups.setdefault(cluster, []).append(value)
+    number, count = len(groups), len(differences)
+    left = [(sum(differences) - sum(of)) / (count - len(of)) for of in groups.values()]
+    deviations = [value - sum(left) / number for value in left]
+    squares = sum(u**2 for u in deviations)
+    k = squares**2 / sum(u**4 for u in deviations)
+    error = ((1 + 2 / k) * (number - 1) / number * squares) ** 0.5
+    effective = count**2 / sum(len(of) ** 2 for of in groups.values())
+    half = scipy.stats.t.ppf(0.975, effective - 1) * error
+    d = sum(differences) / count
+    return [d, d - half, d + half]
+
+
+def test_every_drawn_difference_to_the_honest_answer_is_counted_anew(shipped):
+    figure = pd.read_csv(project_root() / "figures" / "99_cheats.csv")
+    rows = recorded.rows("qwen", "thesis").query("retriever == 'BM25'")
+    of_minihop = cheats.cheat_rows(rows, rows.set_index("question_id")["topic"])
+    for name, table in {"HotpotQA": shipped, "MiniHop": of_minihop}.items():
+        drawn = figure[figure["data"] == name].set_index(["cheat", "number"])
+        assert len(drawn) == 9 * 3
+        table = table.sort_values("question_id")
+        honest = table[table["system"] == "honest"]
+        for (cheat, number), row in drawn.iterrows():
+            other = table[table["system"] == cheat]
+            pairs = zip(other[number], honest[number], strict=True)
+            differences = [one - two for one, two in pairs]
+            if not any(differences):
+                assert row["d"] == 0
+                assert pd.isna(row["low"])
+                continue
+            expected = interval_by_leaving_out(differences, honest["cluster"])
+            found = row[["d", "low", "high"]].to_list()
+            assert found == pytest.approx(expected, abs=2e-6), (name, cheat, number)
+            assert not row["wins"] or row["low"] > 0
+
+
+def test_minihops_differences_are_those_of_the_texts():
+    figure = pd.read_csv(project_root() / "figures" / "99_cheats.csv")
+    drawn = figure[figure["data"] == "MiniHop"].set_index(["cheat", "number"])["d"]
+    rows = recorded.rows("qwen", "thesis").query("retriever == 'BM25'")
+    gain = {cheat: [0, 0] for cheat in drawn.index.unique("cheat")}
+    for row in rows.itertuples():
+        said = cheats.systems(row.question, row.context, row.answer)
+        for cheat, sums in gain.items():
+            for place, metric in enumerate((contained, token_f1)):
+                new, old = metric(said[cheat], row.reference), metric(row.answer, row.reference)
+                sums[place] += float(new) - float(old)
+    for cheat, (by_contained, by_f1) in gain.items():
+        assert drawn[cheat, "contained"] == pytest.approx(by_contained / 60, abs=1e-6)
+        assert drawn[cheat, "token_f1"] == pytest.approx(by_f1 / 60, abs=1e-6)
 
 
 def test_the_page_of_metrics_says_what_the_notebook_found():

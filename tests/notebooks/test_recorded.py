@@ -499,6 +499,27 @@ def test_the_ceiling_has_the_first_questions_of_the_random_order_and_their_numbe
         assert [row["contained"] for row in of_unit] == right
 
 
+def test_the_bounds_of_notebooks_13_and_22_are_counted_anew():
+    counts = {"13": {}, "22": {}}
+    true = {q.id: q.answer for q in load_minihop().questions}
+    for row in recorded.rows("qwen", "retrievers").itertuples():
+        said = counts["22"].setdefault(row.retriever, [])
+        said.append(contained(row.answer, true[row.question_id]))
+    for _, row in read_jsonl(packaged_data("hotpotqa", "gold.jsonl.gz")):
+        counts["13"].setdefault(row["retriever"], []).append(row["contained"])
+    assert {*counts["13"]} == {"Gold, sentences", "Gold, documents"}
+    assert {"LLM only", GOLD} <= {*counts["22"]}
+    for start, of_system in counts.items():
+        (path,) = (project_root() / "notebooks").glob(f"{start}_*.ipynb")
+        printed = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        outputs = [output for cell in printed for output in cell.get("outputs", [])]
+        tables = "".join("".join(o.get("data", {}).get("text/plain", [])) for o in outputs)
+        for system, said in of_system.items():
+            share = f"{sum(said) / len(said):.2f}"
+            line = f"{system} +(200 +)?{share} \\["
+            assert re.search(line, tables), (start, system, share)
+
+
 def test_gold_documents_come_in_the_order_of_the_hops_and_at_most_k():
     questions = (
         Question("a", "a?", "", meta={"doc_ids": ("Ulm", "Ely")}),
