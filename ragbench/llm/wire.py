@@ -301,7 +301,7 @@ class OllamaServer:
     def say(self, path: str, end: float = math.inf, **body: Any) -> dict[str, Any]:
         """Ask for something beside the prompts, which the client does not hand on whole.
 
-        ``end`` : by ``time.monotonic()``, the latest moment. The deadline of a prompt bounds it too.
+        ``end`` : by ``time.monotonic()``, the latest moment; a deadline below 10 s bounds it too.
         """
         method = "POST" if body else "GET"
         send = functools.partial(self._web.request, method, path, json=body or None)
