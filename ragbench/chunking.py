@@ -25,7 +25,7 @@ import numpy as np
 from ragbench.errors import ConfigError, check_known
 from ragbench.records import Chunk, Document, check_records
 from ragbench.text.languages import UNSPACED
-from ragbench.text.sentences import Span, sentence_spans, text_as_run
+from ragbench.text.sentences import SENTENCES, Span, sentence_spans
 from ragbench.text.tokens import default_tokenizer, token_offsets
 
 _RUN = {
@@ -339,7 +339,7 @@ def semantic_chunks(
         found = _chunks(document, spans)
         if profile == "as_run" and not limit:
             for chunk, sentences in zip(found, groups, strict=True):
-                chunks.append(replace(chunk, text=text_as_run(document.text, sentences)))
+                chunks.append(replace(chunk, text=_text_as_run(document.text, sentences)))
         else:
             chunks += found
     return chunks
@@ -450,3 +450,11 @@ CHUNKERS: dict[str, Callable[..., list[Chunk]]] = {
     "semantic": semantic_chunks,
     "sentences": sentence_chunks,
 }
+
+
+def _text_as_run(text: str, sentences: Sequence[Span]) -> str:
+    """Join sentences of a text as the thesis's published run wrote its chunks: a blank before each,
+    and one where white space stood between those that were merged.
+    """
+    gap = SENTENCES["as_run"].gap
+    return " ".join(" " + gap.sub(" ", text[start:end]) for start, end in sentences)

@@ -33,7 +33,7 @@ _SHARED = {
 
 
 @dataclass(frozen=True)
-class Check:
+class _Check:
     """One line of the report. ``optional`` checks may fail without harm."""
 
     name: str
@@ -43,7 +43,7 @@ class Check:
     optional: bool = False
 
 
-def checks(model: Any = None) -> list[Check]:
+def checks(model: Any = None) -> list[_Check]:
     """Run every check, with a chat model those of it too. Nothing is downloaded, and no other
     server is contacted but Ollama's.
     """
@@ -53,15 +53,15 @@ def checks(model: Any = None) -> list[Check]:
     return results
 
 
-def _packages() -> Iterator[Check]:
+def _packages() -> Iterator[_Check]:
     for module, do in _PACKAGES.items():
         if importlib.util.find_spec(module) is not None:
-            yield Check(module, True, "installed")
+            yield _Check(module, True, "installed")
         else:
-            yield Check(module, False, "not installed", do, optional=do.startswith("pip"))
+            yield _Check(module, False, "not installed", do, optional=do.startswith("pip"))
 
 
-def _weights() -> Iterator[Check]:
+def _weights() -> Iterator[_Check]:
     from ragbench.llm.local import SMOLLM2, SMOLLM2_SHA256, LocalServer
     from ragbench.weights import MINILM, RERANKER
 
@@ -74,42 +74,42 @@ def _weights() -> Iterator[Check]:
     for name, verify in verified.items():
         try:
             verify()
-            yield Check(f"{name} weights", True, "sha256 as published")
+            yield _Check(f"{name} weights", True, "sha256 as published")
         except RagbenchError as error:
-            yield Check(f"{name} weights", False, error.got, error.do, optional=name != "MiniLM")
+            yield _Check(f"{name} weights", False, error.got, error.do, optional=name != "MiniLM")
 
 
-def _model_checks(model: Any) -> list[Check]:
+def _model_checks(model: Any) -> list[_Check]:
     """Ask a chat model a short question: does it answer, how fast, and keep to labels?"""
     schema = llm.label_schema(1, ("yes", "no"))
     (reply,) = llm.ask(model, [_PROMPT], schema, num_predict=64, retries=0, progress=False)
     if reply.error is not None and reply.error.kind not in ("unusable", "truncated"):
         what = f"{reply.model}: {reply.error.kind}: {reply.error.got}"
-        return [Check("model", False, what, reply.error.do)]
+        return [_Check("model", False, what, reply.error.do)]
     facts = [
         reply.model,
         f"digest {reply.digest[:12] or 'none'}",
         llm.Endpoint.identified(model).weights,
         f"{reply.seconds:.1f} s for {reply.usage.output_tokens} tokens",
     ]
-    answers = Check("model", True, ", ".join(filter(None, facts)))
+    answers = _Check("model", True, ", ".join(filter(None, facts)))
     if reply.error is not None:
         do = "a larger model may keep to it; whether it judges well is measured by rb.measure_judge"
-        return [answers, Check("labels", False, reply.error.got, do)]
+        return [answers, _Check("labels", False, reply.error.got, do)]
     kept = "kept to after a repair try" if reply.repairs else "kept to at once"
-    return [answers, Check("labels", True, kept)]
+    return [answers, _Check("labels", True, kept)]
 
 
-def _data_checks() -> Iterator[Check]:
+def _data_checks() -> Iterator[_Check]:
     """Say which data sets are on this machine."""
     from ragbench.data.hotpotqa import find_hotpotqa
 
-    yield Check("MiniHop", True, "shipped, 270 documents and 180 questions")
+    yield _Check("MiniHop", True, "shipped, 270 documents and 180 questions")
     hotpot = find_hotpotqa()
     if hotpot is not None:
-        yield Check("HotpotQA", True, hotpot.name)
+        yield _Check("HotpotQA", True, hotpot.name)
     else:
-        yield Check(
+        yield _Check(
             "HotpotQA",
             False,
             "not here; the notebooks use MiniHop",
@@ -118,9 +118,9 @@ def _data_checks() -> Iterator[Check]:
         )
     for name, place in _SHARED.items():
         if shared_data(place) is not None:
-            yield Check(name, True, "in RAGBENCH_DATA")
+            yield _Check(name, True, "in RAGBENCH_DATA")
         else:
-            yield Check(
+            yield _Check(
                 name,
                 False,
                 "not here",
@@ -129,7 +129,7 @@ def _data_checks() -> Iterator[Check]:
             )
 
 
-def _ollama() -> Check:
+def _ollama() -> _Check:
     from ragbench.llm.failures import START_OLLAMA, redact
     from ragbench.llm.wire import OllamaServer
 
@@ -138,11 +138,11 @@ def _ollama() -> Check:
         names = [redact(name) for name in OllamaServer(timeout_s=2.0).models()]
     except Exception as error:  # of ollama, httpx and json
         why = redact(f"{type(error).__name__}: {error}")
-        return Check(
+        return _Check(
             "Ollama",
             False,
             f"no Ollama answers ({why}); retrieval, word metrics and replays need none",
             do,
             optional=True,
         )
-    return Check("Ollama", True, f"{len(names)} models: {', '.join(names[:5])}")
+    return _Check("Ollama", True, f"{len(names)} models: {', '.join(names[:5])}")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ragbench.errors import ConfigError, DataError, check_known
+from ragbench.errors import DataError, check_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,30 +261,3 @@ def check_records(values: Iterable[Any], kind: type, what: str) -> None:
                 f"a sequence of {kind.__name__} records",
                 f"make one {kind.__name__} per row of your table, with the fields {names}",
             )
-
-
-def questions_of(answers: Sequence[Any], questions: Sequence[Question]) -> list[Question]:
-    """Return the question that each answer belongs to; ``answers`` are any records with a
-    ``question_id``.
-    """
-    check_records(questions, Question, "questions")
-    by_id = {as_id(question.id): question for question in questions}
-    if len(by_id) != len(questions):
-        raise ConfigError(
-            f"{len(questions)} questions with {len(by_id)} ids",
-            "one question per id",
-            "pass each question once",
-        )
-    if not all(hasattr(answer, "question_id") for answer in answers):
-        check_records(answers, Answer, "answers")
-    questions_of_rows = []
-    for place, answer in enumerate(answers):
-        name = as_id(answer.question_id)
-        if name not in by_id:
-            raise DataError(
-                f"answer {place} belongs to question {name!r}, not among the {len(by_id)}",
-                "answers to the questions given",
-                "pass all questions, or only the answers to these",
-            )
-        questions_of_rows.append(by_id[name])
-    return questions_of_rows

@@ -13,7 +13,7 @@ from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.paths import sha256_of
 
 
-class Source(NamedTuple):
+class _Source(NamedTuple):
     """A repository at one commit, the folder below RAGBENCH_DATA that its files go to, and their
     sha256 by path; None where it is not known.
     """
@@ -25,8 +25,8 @@ class Source(NamedTuple):
 
 
 _META = "data/meta_evaluation"
-SOURCES: Mapping[str, Source] = {
-    "clapnq": Source(
+SOURCES: Mapping[str, _Source] = {
+    "clapnq": _Source(
         "primeqa/clapnq",
         "c995327b9a628431290d47157ab2d536dfb7ccd5",
         "clapnq",
@@ -36,7 +36,7 @@ SOURCES: Mapping[str, Source] = {
             )
         },
     ),
-    "ragchecker": Source(
+    "ragchecker": _Source(
         "amazon-science/RAGChecker",
         "657d54ba07ace0fe545ed0e9905032b5b73c5278",
         "ragchecker/meta_evaluation",

@@ -18,13 +18,13 @@ from pydantic import BaseModel, create_model, field_validator
 
 from ragbench.data.files import read_jsonl
 from ragbench.data.tables import is_missing
-from ragbench.errors import ConfigError, check_known
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.llm import Reply, ask, label_schema
 from ragbench.llm.models import BOUNDS, not_named
 from ragbench.llm.wire import estimate_tokens
 from ragbench.paths import packaged_data
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_scale
-from ragbench.records import GRADES, Answer, Grade, Question, questions_of
+from ragbench.records import GRADES, Answer, Grade, Question, as_id, check_records
 from ragbench.stats.tables import rows_by_scale
 
 GRADE_COLUMNS = tuple(f"grade {grade}" for grade in GRADES)
@@ -202,7 +202,7 @@ def grade(
     if hasattr(judge, "grade_all"):
         return _grades_of(judge, questions, answers)
     scale = tuple(prompt_scale(prompt) or GRADES)
-    question_of = questions_of(answers, questions)
+    question_of = _questions_of(answers, questions)
     sheets = [*_sheets(question_of, answers, per_prompt, order, load_prompt(prompt))]
     replies = ask(
         judge,
@@ -312,3 +312,30 @@ def load_graded_answers(split: str | None = None) -> tuple[Answer, ...]:
             meta = {name: row.get(name) for name in ("id", "split", "grade", "second_grade")}
             answers.append(Answer(row["question_id"], row["answer"], "graded answers", meta=meta))
     return tuple(answers)
+
+
+def _questions_of(answers: Sequence[Any], questions: Sequence[Question]) -> list[Question]:
+    """Return the question that each answer belongs to; ``answers`` are any records with a
+    ``question_id``.
+    """
+    check_records(questions, Question, "questions")
+    by_id = {as_id(question.id): question for question in questions}
+    if len(by_id) != len(questions):
+        raise ConfigError(
+            f"{len(questions)} questions with {len(by_id)} ids",
+            "one question per id",
+            "pass each question once",
+        )
+    if not all(hasattr(answer, "question_id") for answer in answers):
+        check_records(answers, Answer, "answers")
+    questions_of_rows = []
+    for place, answer in enumerate(answers):
+        name = as_id(answer.question_id)
+        if name not in by_id:
+            raise DataError(
+                f"answer {place} belongs to question {name!r}, not among the {len(by_id)}",
+                "answers to the questions given",
+                "pass all questions, or only the answers to these",
+            )
+        questions_of_rows.append(by_id[name])
+    return questions_of_rows

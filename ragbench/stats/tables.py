@@ -222,7 +222,7 @@ def _with_measures(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
 def compare(
     rows: pd.DataFrame,
     system: str | Sequence[str],
-    measure: str,
+    measure: str | Sequence[str],
     *,
     by: str | Sequence[str] = (),
     pairs: Sequence[tuple[str, str]] | None = None,
@@ -230,12 +230,13 @@ def compare(
     **options: Any,
 ) -> pd.DataFrame:
     """Compare systems over the same questions, in pairs: the table of `compare_pairs`, by ``by``, a
-    and b.
+    and b, and measure where it is a list.
 
     Parameters
     ----------
     rows : one row per question and system, with a column question_id.
     system : the column that names the system, or several, whose values are joined: "small, BM25".
+    measure : a column, or a list of them, for whose comparisons Holm's correction is one.
     by : columns; systems are compared within each group of rows that share their values.
     pairs : (a, b) to compare; None: every pair, in the order of first appearance.
     cluster : which questions belong together, and count as one cluster: see
@@ -255,31 +256,12 @@ def compare(
        a  b  difference  wins  losses
     0  a  b       0.375     3       0
     """
+    by = several(by)
+    system = several(system)
+    measures = several(measure)
+    names = [*by, "a", "b"]
     if not isinstance(measure, str):
-        raise ConfigError(
-            f"measure is {measure!r}",
-            "the name of one column",
-            "compare one measure at a time, or several by rb.compare_scores(table, columns)",
-        )
-    names = (*several(by), "a", "b")
-    return _compare_systems(rows, several(system), [measure], names, pairs, cluster, options)
-
-
-def _compare_systems(
-    rows: pd.DataFrame,
-    system: list[str],
-    measures: list[str],
-    names: tuple[str, ...],
-    pairs: Sequence[tuple[str, str]] | None,
-    cluster: str | None,
-    options: Mapping[str, Any],
-) -> pd.DataFrame:
-    """Compare by each measure, within each group of rows.
-
-    ``names`` are the first columns of the table: those that divide rows, a, b, and measure where
-    there are several.
-    """
-    by = list(names[: names.index("a")])
+        names.append("measure")
     rows = _with_measures(_with_ids(rows), measures)
     check_known("column", [*by, *system, *measures, "question_id"], rows.columns)
     # a column that tells systems apart does not tell questions apart
@@ -344,8 +326,7 @@ def compare_scores(
             "names of columns",
             "write for instance columns=['exact_match']",
         )
-    names = ("a", "b", "measure")
-    compared = _compare_systems(table, ["system"], measures, names, pairs, cluster, options)
+    compared = compare(table, "system", measures, pairs=pairs, cluster=cluster, **options)
     is_scored = compared["n"] > 0
     if not is_scored.any():
         raise DataError(

@@ -178,14 +178,6 @@ def _merged_as_run(spans: Sequence[Span], min_chars: int) -> list[Span]:
     return merged
 
 
-def text_as_run(text: str, sentences: Sequence[Span]) -> str:
-    """Join sentences of a text as the thesis's published run wrote its chunks: a blank before each,
-    and one where white space stood between those that were merged.
-    """
-    gap = SENTENCES["as_run"].gap
-    return " ".join(" " + gap.sub(" ", text[start:end]) for start, end in sentences)
-
-
 def _merged(spans: Sequence[Span], min_chars: int) -> list[Span]:
     merged: list[Span] = []
     for start, end in spans:

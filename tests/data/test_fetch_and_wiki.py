@@ -57,7 +57,10 @@ def test_published_files_go_where_the_loaders_look_with_their_digests(
     host = server.url.rpartition("/")[0]
     digest = hashlib.sha256(BODY).hexdigest()
     files = {"data/known.jsonl": digest, "data/unknown.json": None}
-    monkeypatch.setitem(fetch.SOURCES, "made", fetch.Source("me/set", "c0ffee", "made/x", files))
+    made = fetch.SOURCES["clapnq"]._replace(
+        repository="me/set", commit="c0ffee", folder="made/x", files=files
+    )
+    monkeypatch.setitem(fetch.SOURCES, "made", made)
     monkeypatch.delenv("RAGBENCH_DATA", raising=False)
     with refused(ConfigError, "no RAGBENCH_DATA"):
         fetch.fetch_source("made", host)
@@ -68,7 +71,7 @@ def test_published_files_go_where_the_loaders_look_with_their_digests(
     assert server.requests == [f"/me/set/c0ffee/{path}" for path in files]
     fetch.fetch_source("made", host)
     assert len(server.requests) == 2  # they are there
-    other = fetch.Source("me/set", "c0ffee", "made/y", {"known.jsonl": "0" * 64})
+    other = made._replace(folder="made/y", files={"known.jsonl": "0" * 64})
     monkeypatch.setitem(fetch.SOURCES, "made", other)
     with refused(DataError, "hash"):
         fetch.fetch_source("made", host)
