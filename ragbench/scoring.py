@@ -28,8 +28,8 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from ragbench.data.answers import read_answers
-from ragbench.data.ragchecker import CHECKS, RagResult, RetrievedText
-from ragbench.data.tables import is_missing
+from ragbench.data.files import is_missing
+from ragbench.data.ragchecker import CHECKS, RagResult
 from ragbench.errors import ConfigError, DataError, ModelError, RagbenchError, check_known
 from ragbench.labelling.checkers import ModelChecker
 from ragbench.labelling.claims import claim_count, ragchecker_calls, ragchecker_labels
@@ -873,23 +873,8 @@ def _results(rows: pd.DataFrame) -> list[RagResult]:
     if names.duplicated().any():
         count = names.groupby(names).cumcount() + 1
         names = names + " #" + count.astype(str)
-    results = []
-    for name, row in zip(names, rows.to_dict("records"), strict=True):
-        reference = row["reference"]
-        long_reference = row.get("long_reference")
-        if not is_missing(long_reference):
-            reference = str(long_reference)
-        claims = row.get("reference_claims")
-        result = RagResult(
-            name,
-            row["question"],
-            reference,
-            row["answer"],
-            tuple(RetrievedText(text=text) for text in row["chunks"]),
-            reference_claims=None if is_missing(claims) else tuple(claims or ()),
-        )
-        results.append(result)
-    return results
+    records = zip(names, rows.to_dict("records"), strict=True)
+    return [RagResult.of_row(name, row) for name, row in records]
 
 
 def _claim_labels(rows: pd.DataFrame, source: _LabelSource, cassette: Any) -> Sequence[Any]:

@@ -17,11 +17,10 @@ import pandas as pd
 from pydantic import BaseModel, BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from ragbench.data.files import OfWords, as_record
+from ragbench.data.files import OfWords, as_record, is_missing
 from ragbench.data.tables import (
     Table,
     are_texts,
-    is_missing,
     read_ids,
     read_list,
     read_mapping,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
+import pandas as pd
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -31,6 +32,13 @@ from ragbench.records import once
 _LISTED = 8
 _LINE_END = re.compile(r"\r\n|\r|\n")
 Record = TypeVar("Record")
+
+
+def is_missing(value: Any) -> bool:
+    """Tell whether a cell is empty: None, NaN or pandas' NA."""
+    if value is None or isinstance(value, str):  # most cells, and quickly
+        return value is None
+    return pd.api.types.is_scalar(value) and bool(pd.isna(value))
 
 
 def _not_blank(text: str) -> str:

@@ -26,6 +26,7 @@ from ragbench.data.files import (
     as_record,
     each_record,
     find_file,
+    is_missing,
     read_json,
     shared_file,
 )
@@ -132,6 +133,27 @@ class RagResult:
         if isinstance(labels, cls):
             return labels
         return read_ragchecker({"results": [labels]}).results[0]
+
+    @classmethod
+    def of_row(cls, name: str, row: Mapping[Any, Any], **extra: Any) -> RagResult:
+        """Return an answer's row as a record without labels, its true answer the long one where
+        there is any; its claims are the data set's own, or not known yet.
+        """
+        known = {
+            field: row[field]
+            for field in ("long_reference", "reference_claims")
+            if not is_missing(row.get(field))
+        }
+        claims = known.get("reference_claims")
+        return cls(
+            name,
+            row["question"],
+            reference=known.get("long_reference") or row["reference"],
+            response=row["answer"],
+            chunks=tuple(RetrievedText(text=text) for text in row["chunks"]),
+            reference_claims=None if claims is None else tuple(claims),
+            extra=extra,
+        )
 
     def missing(self) -> tuple[str, ...]:
         """Names of the checks that have not been done, or of which a label is unread (None).

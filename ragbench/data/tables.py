@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 from pydantic import BaseModel
 
-from ragbench.data.files import Record, each_record, read_json, read_jsonl, read_text
+from ragbench.data.files import Record, each_record, is_missing, read_json, read_jsonl, read_text
 from ragbench.data.ragchecker import RagResult, RagResults, read_ragchecker
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import once
@@ -172,13 +172,6 @@ def _csv_cell(text: str, is_list: bool) -> Any:
     if is_list and "||" in text:
         return [part.strip() for part in text.split("||") if part.strip()]
     return text or None
-
-
-def is_missing(value: Any) -> bool:
-    """Tell whether a cell is empty: None, NaN or pandas' NA."""
-    if value is None or isinstance(value, str):  # most cells, and quickly
-        return value is None
-    return pd.api.types.is_scalar(value) and bool(pd.isna(value))
 
 
 def _plain(value: Any) -> Any:

@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, create_model, field_validator
 
-from ragbench.data.files import read_jsonl
-from ragbench.data.tables import is_missing
+from ragbench.data.files import is_missing, read_jsonl
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.llm import Reply, ask, label_schema
 from ragbench.llm.models import BOUNDS, not_named

@@ -19,8 +19,7 @@ import pandas as pd
 
 from ragbench.chunking import token_chunks
 from ragbench.data import load_clapnq, load_ragchecker_benchmark
-from ragbench.data.ragchecker import RagResult, RetrievedText
-from ragbench.data.tables import is_missing
+from ragbench.data.ragchecker import RagResult
 from ragbench.errors import ConfigError
 from ragbench.experiment import Experiment
 from ragbench.experiment.axes import is_model
@@ -168,24 +167,8 @@ def results(rows: pd.DataFrame) -> list[RagResult]:
     """
     done = rows[rows["status"] == "ok"]
     places = ("question_id", "retriever", "generator")
-    records = done.to_dict("records")
+    records = zip(row_ids(done), done.to_dict("records"), strict=True)
     return [
-        RagResult(
-            row_id,
-            row["question"],
-            reference=_given(row, "long_reference") or row["reference"],
-            response=row["answer"],
-            chunks=tuple(RetrievedText(text=text) for text in row["chunks"]),
-            reference_claims=_given(row, "reference_claims"),
-            extra={name: row[name] for name in places},
-        )
-        for row_id, row in zip(row_ids(done), records, strict=True)
+        RagResult.of_row(name, row, **{place: row[place] for place in places})
+        for name, row in records
     ]
-
-
-def _given(row: Mapping[Any, Any], name: str) -> Any:
-    """Return a cell; None where it is missing."""
-    cell = row.get(name)
-    if is_missing(cell):
-        return None
-    return tuple(cell) if isinstance(cell, list) else cell

@@ -7,10 +7,8 @@ import pandas as pd
 import pytest
 
 import ragbench as rb
-from ragbench.cli import main
 from ragbench.comparison import conclusions
 from ragbench.errors import DataError
-from ragbench.report.export import export, export_scores
 from ragbench.stats import compare, compare_scores, find_clusters, mean_interval, means
 
 QUESTIONS = np.arange(60)
@@ -137,63 +135,6 @@ def test_a_question_in_two_topics_has_none_of_them_unasked():
     assert find_clusters(rows).rule == OWN
     with pytest.raises(DataError, match="question '0' has 2 values in the column 'topic'"):
         compare(rows, "system", "score", cluster="topic")
-
-
-def test_every_road_to_a_number_of_minihop_has_the_same_interval_n_and_clusters(
-    tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)
-    data = rb.data.load_minihop()
-    retrievers = {"a": "BM25", "b": {"use": "BM25", "b": 0.3}}
-    experiment = rb.Experiment(
-        data={"minihop": data},
-        chunker="token_chunks",
-        retriever=retrievers,
-        N=300,
-        name="roads",
-        tokenizer=None,
-        metrics=["ir_score"],
-    )
-    rows = experiment.run()
-    scores = rb.score(rows, ["ir_score"])
-    rb.report.scores.save_scores(scores, experiment.home)
-    export(experiment.home, "report")
-    export_scores(scores, "scores", "roads")
-    assert main(["score", "report/rows.csv", "--metrics", "ir_score", "--to", "again"]) == 0
-    printed = capsys.readouterr().out
-    assert "Clusters: 20 by topic" in printed
-
-    columns = ["mean", "low", "high", "n", "clusters"]
-    every = [rb.means(rows, "retriever", "ir_score"), rb.means(scores, "system", "ir_score")]
-    for name in (
-        "report/tables/overview",
-        "report/tables/means",
-        "scores/tables/means",
-        "again/tables/means",
-    ):
-        table = pd.read_csv(f"{name}.csv")
-        every.append(table[table["metric"] == "ir_score"])
-        assert "Clusters: 20 by topic." in (tmp_path / f"{name}.md").read_text()
-    for table in every:
-        assert table[columns].to_numpy() == pytest.approx(every[0][columns].to_numpy(), rel=1e-5)
-    assert every[0]["clusters"].tolist() == [20, 20]
-    assert every[0]["n"].tolist() == [180, 180]
-
-    columns = ["difference", "low", "high", "p", "n", "clusters", "mean a"]
-    pairs = [rb.compare(rows, "retriever", "ir_score"), rb.compare_scores(scores, ["ir_score"])]
-    for name in (
-        "report/tables/retriever_ir_score",
-        "report/tables/comparison",
-        "scores/tables/comparison",
-        "again/tables/comparison",
-    ):
-        pairs.append(pd.read_csv(f"{name}.csv"))
-        assert "Clusters: 20 by topic." in (tmp_path / f"{name}.md").read_text()
-    for table in pairs:
-        assert table[columns].to_numpy() == pytest.approx(pairs[0][columns].to_numpy(), rel=1e-5)
-    assert pairs[0]["mean a"][0] == pytest.approx(every[0]["mean"].iloc[0])
-    for name in ("report", "scores", "again"):
-        assert "Clusters of questions: 20 by topic." in (tmp_path / name / "methods.md").read_text()
 
 
 def test_where_no_two_systems_share_a_setting_the_table_is_empty():
