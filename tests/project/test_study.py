@@ -107,8 +107,11 @@ def test_two_chunkers_and_three_retrievers_are_six_systems_and_the_advice_can_be
     assert one.to_numpy().tolist() == [[n, "12, BM25", "30, SIM"] for n in (12, 30)]
     with pytest.raises(ConfigError, match="did you mean '12, BM25'"):
         compare(rows, by=["N"], pairs=[("12,BM25", "30, SIM")])
-    with pytest.raises(ConfigError, match="the name of one column"):
-        rb.compare(rows, "retriever", ["ir_score", "n"])
+    both = compare(rows, by=["N"], measure=["ir_score", "context_tokens"])
+    of_one = compare(rows, by=["N"])
+    shown = both[both["measure"] == "ir_score"].reset_index(drop=True)[["N", "a", "b", "p"]]
+    pd.testing.assert_frame_equal(shown, of_one[["N", "a", "b", "p"]])
+    assert both["p_holm"][0] >= of_one["p_holm"][0]  # corrected for both measures
     with pytest.raises(DataError, match="keep one of them"):
         compare(pd.concat([rows, rows]), by="N")
 
