@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ragbench.errors import ConfigError, DataError, RagbenchError
-from ragbench.paths import packaged_data, project_root, results_dir
+from ragbench.paths import packaged_data, project_root, refuse_stream, results_dir
 
 # the wheel carries these (pyproject.toml)
 TEMPLATES = ("91_your_experiment.ipynb", "92_workbench.ipynb", "93_score_your_answers.ipynb")
@@ -80,6 +80,7 @@ def execute(
     import nbformat
     from nbclient import NotebookClient
 
+    refuse_stream(path)
     book = nbformat.read(path, as_version=4)
     if parameters:
         _insert(book, parameters, path)

@@ -128,6 +128,15 @@ def _made(folder: Path) -> Path:
     return folder
 
 
+def refuse_stream(path: str | os.PathLike[str]) -> None:
+    """Raise DataError for a pipe or device under the name of a file: it may never end."""
+    path = Path(path)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise DataError(
+            f"{path} is a pipe or a device", "a file", "save what it gives to a file, and name that"
+        )
+
+
 @contextlib.contextmanager
 def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a path to write to.

@@ -24,7 +24,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from ragbench.errors import DataError
 from ragbench.generation import PROMPTS
 from ragbench.metrics.ir_score import Match
-from ragbench.paths import results_dir
+from ragbench.paths import refuse_stream, results_dir
 from ragbench.records import Failure
 
 ROWS = "rows.jsonl"
@@ -224,6 +224,8 @@ def run_folder(run: str | os.PathLike[str]) -> Path:
         for folder in places:
             # a run that was stopped before its first row has a manifest alone
             if (folder / ROWS).is_file() or (folder / MANIFEST).is_file():
+                for name in (ROWS, MANIFEST):
+                    refuse_stream(folder / name)
                 return folder
     names = sorted({rows.parent.name for home in homes for rows in home.glob(f"*/{ROWS}")})
     raise DataError(

@@ -18,6 +18,7 @@ from typing import Any
 
 from ragbench.data.files import each_record, read_text
 from ragbench.errors import ConfigError, DataError, EmptyFileError
+from ragbench.paths import refuse_stream
 from ragbench.records import Document
 
 # Elements that begin a line, beside those that lxml knows: of HTML 5.
@@ -152,6 +153,7 @@ def _read_document(path: Path, name: str) -> list[Document]:
 def _texts_of(path: Path) -> list[str]:
     """Return the texts of a file; what goes wrong in a library is an error of ours."""
     ending = path.suffix.lower()
+    refuse_stream(path)
     try:
         return READERS[ending](path)
     except DataError:

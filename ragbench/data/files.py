@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from ragbench.errors import DataError, EmptyFileError, NotHereError
-from ragbench.paths import shared_data
+from ragbench.paths import refuse_stream, shared_data
 from ragbench.records import once
 
 _LISTED = 8
@@ -96,6 +96,7 @@ def read_text(path: str | Path) -> str:
 
 def _unpacked(path: Path) -> bytes:
     """Return the bytes of a file, plain or gzip."""
+    refuse_stream(path)
     try:
         raw = path.read_bytes()
         return gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw

@@ -27,7 +27,7 @@ from ragbench.data.files import FileRecord, Filled, OfWords, as_record
 from ragbench.data.hotpotqa import supporting_sentences
 from ragbench.data.tables import Table, read_list, with_squad_answers
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.paths import packaged_data, written_whole
+from ragbench.paths import packaged_data, refuse_stream, written_whole
 from ragbench.records import Dataset, Document, Question, as_id
 from ragbench.text.layout import holders
 
@@ -232,6 +232,7 @@ def save_questions(questions: Iterable[Question], path: str | Path) -> Path:
         lines.append(json.dumps(row | dict(question.meta), ensure_ascii=False) + "\n")
     text = "".join(lines)
     path = Path(path).expanduser()
+    refuse_stream(path)
     if path.exists() and path.read_bytes() != text.encode():
         raise DataError(f"there is a file {path}", "a new file", "name another, or move it")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -31,6 +31,7 @@ from filelock import FileLock
 
 from ragbench.data.files import each_record
 from ragbench.errors import ConfigError, DataError, check_known
+from ragbench.paths import refuse_stream
 from ragbench.records import GRADES
 from ragbench.stats import binomial_ci, kappa
 
@@ -129,6 +130,7 @@ def append_labels(path: str | Path, labels: pd.DataFrame | Iterable[dict[str, st
     ['me', 'you']
     """
     path = Path(path).expanduser()
+    refuse_stream(path)
     rows = pd.DataFrame(labels, columns=LABEL_COLUMNS, dtype=object).fillna("")
     rows = rows.map(lambda text: " ".join(str(text).splitlines()))
     for row in rows.to_numpy().tolist():
@@ -178,6 +180,7 @@ def load_labels(*paths: str | Path) -> pd.DataFrame:
             files.append(path)
     rows = []
     for file in files:
+        refuse_stream(file)
         rows += each_record(file, _cells_of(file), _checked, None)
     return pd.DataFrame(rows, columns=LABEL_COLUMNS, dtype=object)
 
@@ -216,6 +219,7 @@ def current(labels: pd.DataFrame, kind: str | None = None) -> pd.DataFrame:
 
 
 def _is_label_file(path: Path) -> bool:
+    refuse_stream(path)
     with open(path, encoding="utf-8-sig", errors="replace") as file:
         return file.readline().rstrip("\r\n") == _HEAD
 

@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from ragbench.errors import DataError, check_known
 from ragbench.llm.failures import CallError
-from ragbench.paths import written_whole
+from ragbench.paths import refuse_stream, written_whole
 
 log = logging.getLogger("ragbench.llm")
 FORMAT = "ragbench-cassette-1"
@@ -221,6 +221,7 @@ class Cassette:
                 "a recorded cassette (SQLite file)",
                 self._how_to_record(),
             )
+        refuse_stream(self.path)
         open_it = _open_to_write if self.mode == "record" else _open_to_read
         with self._readable():
             self._db = open_it(self.path)
@@ -242,6 +243,7 @@ class Cassette:
         try:
             yield
         except sqlite3.DatabaseError as error:
+            self._refuse_lock(error)
             raise DataError(
                 f"{self.path}: not readable as a cassette ({error})",
                 f"a cassette of format {FORMAT}",
@@ -253,11 +255,21 @@ class Cassette:
             try:
                 return self._connection().execute(sql, values).rowcount
             except sqlite3.Error as error:
+                self._refuse_lock(error)
                 raise DataError(
                     f"{self.path}: cannot be written ({error})",
                     "a cassette that can be written",
                     "make room, change the rights or open it in record mode; what is recorded stays",
                 ) from None
+
+    def _refuse_lock(self, error: sqlite3.Error) -> None:
+        """Raise DataError where another process has not let go of the file in time."""
+        if str(error) == "database is locked":
+            raise DataError(
+                f"{self.path}: another process has kept it locked for {_WAIT_S:g} s",
+                "a cassette that others hold for moments only",
+                "end that process, then run again; what is recorded stays",
+            ) from None
 
     # -- for ask
 
@@ -414,6 +426,7 @@ class Cassette:
 
 def _lines(path: str | os.PathLike[str], mode: str) -> IO[bytes]:
     """Open JSON Lines; a name that ends in .gz is compressed, the same rows to the same bytes."""
+    refuse_stream(path)
     if os.fspath(path).endswith(".gz"):
         return gzip.GzipFile(path, f"{mode}b", mtime=0)  # type: ignore[return-value]
     return open(path, f"{mode}b")
@@ -441,14 +454,20 @@ def _open_to_read(path: Path) -> sqlite3.Connection:
 
 
 def _refuse_other_files(db: sqlite3.Connection, *, must_exist: bool = False) -> None:
-    kinds = dict(db.execute("SELECT name, type FROM sqlite_master WHERE type != 'index'"))
+    """Raise sqlite3.DatabaseError for tables of another kind, before one of them is read: a view
+    may never end.
+    """
+    # an index with SQL is not SQLite's own
+    sql = "SELECT name, type FROM sqlite_master WHERE type != 'index' OR sql IS NOT NULL"
+    kinds = dict(db.execute(sql))
     if not kinds and not must_exist:
         return
-    columns = [row[1] for row in db.execute("PRAGMA table_info(replies)")]
+    columns = [row[1] for row in db.execute("PRAGMA table_xinfo(replies)")]
     noted = None
-    if "about" in kinds:
+    are_tables = {*kinds.values()} == {"table"}
+    if "about" in kinds and are_tables:
         noted = db.execute("SELECT value FROM about WHERE name = 'format'").fetchone()
-    if noted != (FORMAT,) or tuple(columns) != _COLUMNS or {*kinds.values()} != {"table"}:
+    if noted != (FORMAT,) or tuple(columns) != _COLUMNS:
         shown = [f"{kind} {name}" for name, kind in kinds.items()] or ["no table"]
         raise sqlite3.DatabaseError(f"{', '.join(shown)}; replies has the columns {columns}")
 

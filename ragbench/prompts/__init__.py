@@ -14,6 +14,7 @@ import re
 from pathlib import Path
 
 from ragbench.errors import ConfigError, DataError, check_known
+from ragbench.paths import refuse_stream
 
 Prompt = str | os.PathLike[str]  # an id of ours, or a file
 _FOLDER = Path(__file__).parent
@@ -94,6 +95,7 @@ def _parts(prompt: Prompt) -> tuple[list[str], str]:
 
 
 def _read(path: Path) -> str:
+    refuse_stream(path)
     try:
         return path.read_text(encoding="utf-8-sig").strip()
     except OSError as error:

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import os
+import signal
 import socket
 import sqlite3
 import threading
@@ -15,13 +16,20 @@ import pytest
 from fake_ollama import EMBEDDER, FakeOllama, Fault
 from langchain_ollama import ChatOllama
 
+from ragbench import notebooks
+from ragbench.data import load_documents, load_questions
+from ragbench.data.user import save_questions
 from ragbench.errors import ConfigError, DataError
+from ragbench.labelling.people import append_labels, load_labels
 from ragbench.llm import Cassette, ask, chat_model
 from ragbench.llm.endpoints import Endpoint
 from ragbench.llm.failures import redact
 from ragbench.llm.identity import identity
 from ragbench.llm.structured import without_thinking
 from ragbench.llm.wire import OllamaServer, full_address
+from ragbench.prompts import load_prompt
+from ragbench.records import Question
+from ragbench.rows import load_rows
 
 FAST = {"progress": False, "backoff_s": 0.01}
 
@@ -239,6 +247,10 @@ def test_an_answer_that_is_none_is_told_with_its_prompt(tmp_path, fake, answer):
         ("CREATE TRIGGER t BEFORE INSERT ON replies BEGIN SELECT RAISE(IGNORE); END", "trigger"),
         ("ALTER TABLE replies ADD COLUMN more", "columns"),
         ("DROP TABLE replies; CREATE VIEW replies AS SELECT 1 AS key", "view"),
+        # it may never end: it is not read
+        ("DROP TABLE about; CREATE VIEW about AS SELECT 0 name, abs(-1 << 63) value", "view about"),
+        ("CREATE INDEX i ON replies (hex(zeroblob(1)))", "index i"),
+        ("ALTER TABLE replies ADD COLUMN more AS (hex(key))", "'more'"),
     ],
 )
 @pytest.mark.parametrize("mode", ["record", "replay"])
@@ -249,6 +261,63 @@ def test_a_file_of_other_tables_is_refused_at_the_door(tmp_path, sql, words, mod
         db.executescript(sql)
     with pytest.raises(DataError, match=words):
         Cassette(path, mode)
+
+
+# -- what may never end
+
+READERS = {
+    "c.sqlite": lambda path: Cassette(path, "replay"),
+    "new.sqlite": Cassette,
+    "c.jsonl": lambda path: Cassette(path.with_name("d.sqlite")).import_(path),
+    "l.csv": load_labels,
+    "in a folder.csv": lambda path: load_labels(path.parent),
+    "more.csv": lambda path: append_labels(path, [SAID]),
+    "q.jsonl": load_questions,
+    "q.csv": load_questions,
+    "to.jsonl": lambda path: save_questions([Question("q", "Who?", "Ada")], path),
+    "d.txt": load_documents,
+    "d.html": load_documents,
+    "d.pdf": load_documents,
+    "p.txt": load_prompt,
+    "n.ipynb": notebooks.execute,
+    "manifest.json": lambda path: load_rows(path.parent),
+}
+SAID = {"kind": "draft", "item": "q", "aspect": "draft", "label": "accept", "annotator": "me"}
+
+
+@pytest.fixture
+def _ends():
+    """End a call that hangs."""
+
+    def end(*_):
+        raise TimeoutError("it hangs")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(120)  # a first import may take 20 s
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.posix
+@pytest.mark.usefixtures("_ends")
+@pytest.mark.parametrize("name", READERS)
+def test_a_pipe_under_the_name_of_a_file_is_refused(tmp_path, name):
+    (tmp_path / "rows.jsonl").touch()
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(DataError, match="is a pipe or a device"):
+        READERS[name](tmp_path / name)
+
+
+def test_a_lock_that_another_process_keeps_is_waited_for_and_named(tmp_path, fake, monkeypatch):
+    monkeypatch.setattr("ragbench.llm.cassette._WAIT_S", 0.2)
+    path = tmp_path / "c.sqlite"
+    with Cassette(path) as cassette, sqlite3.connect(path, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(DataError, match="another process has kept it locked"):
+            ask(fake.model(), ["a"], cassette=cassette, **FAST)
+        with pytest.raises(DataError, match="another process has kept it locked"):
+            Cassette(path)
 
 
 # -- secrets
