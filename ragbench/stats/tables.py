@@ -267,21 +267,26 @@ def compare(
     # a column that tells systems apart does not tell questions apart
     told_apart = rows.drop(columns=[name for name in system if name != cluster])
     clusters = find_clusters(told_apart, cluster, by)
-    name = ", ".join(system)
-    if len(system) > 1:
-        rows = rows.assign(**{name: rows[system].astype(str).agg(", ".join, axis=1)})
+    rows, name = _with_system(rows, system)
     check_known("system", itertools.chain(*(pairs or ())), rows[name].unique())
     scores = {}
     labels = {}
     for key, part in _parts(rows, by):
         of_part = clusters.of_questions(part)
-        for pair, (a, b) in _paired_scores(part, name, measures, pairs).items():
+        for pair, of_pair in _paired_scores(part, name, measures, pairs).items():
             key_of_pair = (*key, *pair)[: len(names)]
-            scores[key_of_pair] = a, b
+            scores[key_of_pair] = of_pair
             if of_part is not None:
-                labels[key_of_pair] = of_part.reindex(a.index)
-    table = compare_pairs(scores, names, cluster=labels or None, **options)
-    return clusters.annotate(table)
+                labels[key_of_pair] = of_part.reindex(of_pair[0].index)
+    return clusters.annotate(compare_pairs(scores, names, cluster=labels or None, **options))
+
+
+def _with_system(rows: pd.DataFrame, system: list[str]) -> tuple[pd.DataFrame, str]:
+    """Return rows with one column that names the system, and its name."""
+    name = ", ".join(system)
+    if len(system) > 1:
+        rows = rows.assign(**{name: rows[system].astype(str).agg(", ".join, axis=1)})
+    return rows, name
 
 
 def compare_scores(
