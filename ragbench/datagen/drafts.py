@@ -22,7 +22,7 @@ from ragbench.errors import DataError
 from ragbench.labelling.people import LabelItem, current, load_labels
 from ragbench.llm import ask, model_name
 from ragbench.llm.structured import MOST_ITEMS
-from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.prompts import fill_prompt, load_prompt, names_demonstration
 from ragbench.records import Dataset, Document, Question
 from ragbench.text.languages import language_of
 from ragbench.text.sentences import sentence_spans
@@ -135,11 +135,14 @@ def _replies(
     prompts = [fill_prompt(template, **fields(draft)) for draft in drafts]
     ids = [draft.id for draft in drafts]
     replies = ask(model, prompts, form, ids=ids, **{"step": "drafts", **options}) if ids else []
-    for draft, reply in zip(drafts, replies, strict=True):
-        if reply.ok:
-            yield draft, reply.parsed
-        else:
+    for draft, asked, reply in zip(drafts, prompts, replies, strict=True):
+        shown = fill_prompt(template, **{**fields(draft), "sentences": ""})
+        if not reply.ok:
             draft.reason = f"no readable reply: {reply.error}"
+        elif names_demonstration(reply.parsed.model_dump_json(), shown, asked):
+            draft.reason = "it has a name that only the example of its prompt has"
+        else:
+            yield draft, reply.parsed
 
 
 def _find_references(model: Any, drafts: Sequence[_Draft], options: dict[str, Any]) -> None:

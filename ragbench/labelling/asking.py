@@ -14,7 +14,6 @@ are asked once.
 from __future__ import annotations
 
 import logging
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,15 +26,11 @@ from ragbench.data.ragchecker import Claim, claim_text
 from ragbench.llm import Reply, ask, label_schema
 from ragbench.llm.models import BOUNDS
 from ragbench.llm.structured import MOST_ITEMS
-from ragbench.prompts import Prompt, fill_prompt, load_prompt
+from ragbench.prompts import Prompt, fill_prompt, load_prompt, names_demonstration
 from ragbench.stats.inputs import as_list, same_length
 
 log = logging.getLogger(__name__)
 
-# from "For instance" or "Example 1." to the next empty line
-_DEMONSTRATION = re.compile(r"^(?:For instance|Example)\b.*?(?=\n\n|\Z)", re.M | re.S)
-_NAME = re.compile(r"(?<=[\w,] )[A-Z]\w{2,}")  # a capital letter within a sentence
-_WORD = re.compile(r"\w+")
 Context = str | Sequence[str]  # one text, or a list of passages
 _Place = tuple[int, int]  # of a list, and of an item there
 _Labels = dict[_Place, Any]
@@ -157,11 +152,13 @@ class LabelStep:
         labels = {}
         leaked = 0
         for prompt, reply in zip(prompts, replies, strict=True):
-            label = self.read(reply.parsed) if reply.ok else None
-            if _names_demonstration(label, template, prompt):
+            labels[prompt] = None
+            if not reply.ok:
+                continue
+            if names_demonstration(reply.parsed.model_dump_json(), template, prompt):
                 leaked += 1
-                label = None
-            labels[prompt] = label
+            else:
+                labels[prompt] = self.read(reply.parsed)
         if leaked:
             log.warning(
                 "%s of %s labels (%s) name what only the demonstration of their prompt names, "
@@ -263,19 +260,6 @@ def _by_number(reply: Any) -> dict[int, Any]:
     """Return the labels whose number stands once in a reply."""
     counts = Counter(row.number for row in reply.labels)
     return {row.number: row.label for row in reply.labels if counts[row.number] == 1}
-
-
-def _names_demonstration(label: Any, template: str, prompt: str) -> bool:
-    """Tell whether texts that a model wrote have a name of the template's demonstration that no
-    text of the prompt has: small models copy from it.
-    """
-    if not isinstance(label, tuple):
-        return False
-    names = set()
-    for demonstration in _DEMONSTRATION.findall(template):
-        names.update(_NAME.findall(demonstration))
-    words = set(_WORD.findall(" ".join(map(str, label))))
-    return any(prompt.count(name) == template.count(name) for name in names & words)
 
 
 def _first_label(reply: Any) -> Any:

@@ -19,6 +19,9 @@ from ragbench.paths import refuse_stream
 Prompt = str | os.PathLike[str]  # an id of ours, or a file
 _FOLDER = Path(__file__).parent
 _MARK = "---"  # opens and closes a header
+# from "For instance" or "Example 1." to the next empty line
+_DEMONSTRATION = re.compile(r"(?:^Example|\bFor instance)\b.*?(?=\n\n|\Z)", re.M | re.S)
+_NAME = re.compile(r"(?<=[\w,] )[A-Z]\w{2,}")  # a capital letter within a sentence
 _HEADER = re.compile(rf"{_MARK}[ \t]*\n(.*?)^{_MARK}[ \t]*(?:\n|\Z)(.*)", re.DOTALL | re.MULTILINE)
 
 
@@ -112,6 +115,22 @@ def _read(path: Path) -> str:
 def prompt_hash(prompt: Prompt) -> str:
     """Return the sha256 of a prompt's text as ``load_prompt`` gives it, in hex."""
     return hashlib.sha256(load_prompt(prompt).encode("utf-8")).hexdigest()
+
+
+def names_demonstration(written: str, template: str, prompt: str) -> bool:
+    """Tell whether what a model wrote has a name of the template's demonstration that no text of
+    the filled prompt has: small models copy from it.
+
+    >>> template = load_prompt("steps_questions")
+    >>> prompt = fill_prompt(template, answer="It has a lamp.", count="1")
+    >>> names_demonstration("Who built the bridge at Tarn?", template, prompt)
+    True
+    """
+    names: set[str] = set()
+    for demonstration in _DEMONSTRATION.findall(template):
+        names.update(_NAME.findall(demonstration))
+    words = set(re.findall(r"\w+", written))
+    return any(prompt.count(name) == template.count(name) for name in names & words)
 
 
 def fill_prompt(text: str, **fields: str) -> str:

@@ -8,6 +8,7 @@ a *decomposition* into sub-questions. Both prompts are here, in our own wording.
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -17,10 +18,17 @@ from pydantic import PositiveInt
 
 from ragbench.errors import ConfigError, ModelError
 from ragbench.llm.models import TWO_WAYS
-from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
+from ragbench.prompts import (
+    Prompt,
+    fill_prompt,
+    load_prompt,
+    names_demonstration,
+    prompt_hash,
+)
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Retriever, Searcher, ranked
 
+log = logging.getLogger(__name__)
 _BULLET = re.compile(r"^\s*(?:[-*•–]\s+|\(?\d{1,2}[.):]\s*)?")  # or a number
 _QUOTES = "\"'“”`*"
 
@@ -159,6 +167,9 @@ class llm_decomposer:  # noqa: N801 (called as a function is)
     def batch(self, questions: Sequence[str]) -> list[list[str]]:
         """Return the derived questions of many questions; ModelError where the reply to one failed
         or held no line.
+
+        A derived question with a name that only the prompt's examples have is left out, counted in
+        the log.
         """
         from ragbench.llm import ask
         from ragbench.llm.models import BOUNDS
@@ -168,13 +179,25 @@ class llm_decomposer:  # noqa: N801 (called as a function is)
         replies = ask(self.model, prompts, cassette=self.cassette, step="decompose", **options)
         lists = []
         failures = []
-        for question, reply in zip(questions, replies, strict=True):
-            derived = _parse_queries(reply.text)
+        leaked = 0
+        for question, prompt, reply in zip(questions, prompts, replies, strict=True):
+            derived = []
+            for query in _parse_queries(reply.text):
+                if names_demonstration(query, self._text, prompt):
+                    leaked += 1
+                else:
+                    derived.append(query)
             lists.append(derived)
             if not reply.ok:
                 failures.append(f"{question!r} failed: {reply.error}")
             elif not derived:
                 failures.append(f"{question!r} holds no question: {reply.text!r}")
+        if leaked:
+            log.warning(
+                "%s derived questions name what only the examples of their prompt name, and are "
+                "left out",
+                leaked,
+            )
         if failures:
             raise ModelError(
                 f"{len(failures)} of {len(questions)} questions got no derived questions; "

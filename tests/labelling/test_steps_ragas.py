@@ -15,12 +15,17 @@ from label_replies import verdicts
 
 import recorded
 from ragbench.data import load_minihop
-from ragbench.errors import DataError
+from ragbench.datagen.drafts import draft_questions
+from ragbench.errors import DataError, ModelError
+from ragbench.labelling.claims import extract_claims
+from ragbench.labelling.keypoints import extract_keypoints
 from ragbench.labelling.preferences import better_of_two
 from ragbench.labelling.statements import ModelRagas
 from ragbench.llm import Cassette
 from ragbench.metrics.reference_free import ExtractedSentences, answer_relevance
 from ragbench.paths import packaged_data, project_root
+from ragbench.records import Document
+from ragbench.retrieval import llm_decomposer
 from ragbench.stats import mean_interval
 
 QUIET = {"progress": False, "retries": 0}
@@ -74,6 +79,84 @@ def test_a_name_of_the_demonstration_that_no_text_has_makes_a_label_unread(
         (made,) = ModelRagas(server.model(), n=1, **QUIET).questions([answer])
     assert made == ((question,) if is_read else None)
     assert ("1 of 1 labels (questions)" in caplog.text) != is_read
+
+
+WHY = {"why": "The context calls her a Welsh engineer.", "verdict": "Yes"}
+OWN = """Take the text apart. Question: {question}
+
+Example. "The mill stands at Tarn." gives:
+{"claims": ["It stands at Tarn."]}
+
+Text: {passage}"""
+LEAKING = {  # what a model copies from the demonstration of each step, and a call of the step
+    "statements": (
+        {"claims": ["It has a lamp.", "Ada Brook moved to Bath."]},
+        lambda model, tmp_path: ModelRagas(model, **QUIET).statements(["Q?"], [LAMP]),
+    ),
+    "questions": (
+        {"questions": ["Who built the bridge at Tarn?"]},
+        lambda model, tmp_path: ModelRagas(model, n=1, **QUIET).questions([LAMP]),
+    ),
+    "sentences": (
+        {"sentences": ["She built the bridge at Tarn."]},
+        lambda model, tmp_path: ModelRagas(model, **QUIET).sentences(["Q?"], [LAMP]),
+    ),
+    "verdicts": (
+        {"labels": [WHY]},
+        lambda model, tmp_path: ModelRagas(model, **QUIET).verdicts([["a"]], [LAMP])[0],
+    ),
+    "key points": (
+        {"keypoints": ["It has a lamp.", "b", "Brant earned 7 million in 2021."]},
+        lambda model, tmp_path: extract_keypoints(model, ["Q?"], [LAMP], **QUIET),
+    ),
+    "claims": (
+        {"claims": ["It stands at Tarn."]},
+        lambda model, tmp_path: extract_claims(
+            model, [LAMP], prompt=write(tmp_path / "own.txt", OWN), **QUIET
+        ),
+    ),
+}
+LAMP = "It has a lamp."
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("step", LEAKING)
+def test_each_step_with_a_demonstration_leaves_what_is_copied_from_it_unread(
+    caplog, tmp_path, step
+):
+    copied, label = LEAKING[step]
+    with serve(lambda prompt: copied) as server:
+        assert label(server.model(), tmp_path) in ([None], (None,))
+    assert f"1 of 1 labels ({step}) name what only the demonstration" in caplog.text
+
+
+def test_a_derived_question_that_is_copied_from_an_example_is_left_out(caplog):
+    derived = "How high is it?\nHow long is the river Orle?\nWhere does Otto Brisk live?"
+    with serve(lambda prompt: derived) as server:
+        decompose = llm_decomposer(server.model(), "multiquery_as_run", **QUIET)
+        assert decompose("How high is the house of Otto Brisk?") == [
+            "How high is it?",
+            "Where does Otto Brisk live?",
+        ]
+        assert "1 derived questions name what only the examples" in caplog.text
+        server.reply = lambda body: "How long is the river Orle?"
+        with pytest.raises(ModelError, match="holds no question"):
+            decompose("Who?")
+
+
+def test_a_draft_that_is_copied_from_the_example_is_left_out_with_the_reason():
+    asked = {"question": "In what year did Ada Brook build the mill?", "answer": "1902"}
+    documents = [Document("mill", "Mill", "The mill burnt down in 1902.")]
+    with serve(lambda prompt: asked if "Type of" in prompt else {"sentences": [1]}) as server:
+        drafts = draft_questions(documents, server.model(), **QUIET)
+        assert drafts.questions == ()
+        assert "only the example of its prompt has" in drafts.rows["reason"][0]
+        documents = [Document("mill", "Mill", "Ada Brook built the mill in 1902.")]
+        assert len(draft_questions(documents, server.model(), **QUIET).questions) == 1
 
 
 def test_the_page_counts_what_a_real_model_copied_from_two_demonstrations(tmp_path, minilm):
