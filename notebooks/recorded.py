@@ -245,6 +245,11 @@ RECORDINGS = {
     "qwen_prompts": replace(_QWEN, options={**_QWEN.options, "num_predict": 512}, grids=("prompts",)),
 }
 
+# What a recorded model is called in tables, figures and sentences. The full name is said once, where
+# a notebook names its data, and in the conditions of the ledger.
+SHORT_NAMES = {"qwen": "Qwen", "smollm2": "SmolLM2"}
+FULL_NAMES = {"qwen": "Qwen2.5-Coder-1.5B", "smollm2": "SmolLM2-135M"}
+
 
 def grid_experiment(name: str, grid: str, questions: Sequence[str] | None = None, **settings: Any) -> Experiment:
     """Build the experiment of one grid (of `GRIDS`) of one recording (of `RECORDINGS`).

@@ -591,3 +591,27 @@ def test_a_live_run_on_fewer_questions_than_the_thesis_leaves_no_row_of_the_mode
     # from one chunk up to all that the documents of two questions have
     assert len(calls) - len(plain) - len(judged) > 7 * live["LIMIT"]
     assert not pd.read_csv(out / "ledger.csv")["ours_by"].str.contains("ollama", na=False).any()
+
+
+# what the parameter cell says of Qwen, as docs/models.md and the notebook's own outputs have it
+@pytest.mark.parametrize(
+    ("number", "done", "measured"),
+    [
+        ("22", "takes claims out (9 of 20 right)", ("models.md", r"\| claims .*\| 9;")),
+        ("30", "takes statements out (12 of 20 right)", ("models.md", r"\| statements .*\| 12 \|")),
+        ("41", "finds .94 of the key points in the true answers", ("41", r"judge .*0\.94 \[")),
+        ("41", ", and .72 in those of", ("41", r"judge .*0\.72 \[")),
+    ],
+)
+def test_the_parameter_cell_says_what_the_model_in_the_box_cannot(number, done, measured):
+    (path,) = (path for path in find() if path.stem.startswith(number))
+    words = re.sub(r"\s*\n# ?", " ", parameters(path))
+    assert "smollm2, in the box, " in words
+    assert done in words
+    # the smallest that can: there is none
+    assert "No model that was measured can" in words
+    place, pattern = measured
+    source = (
+        "".join(said(path)) if place == number else (project_root() / "docs" / place).read_text()
+    )
+    assert re.search(pattern, source)

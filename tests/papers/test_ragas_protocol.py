@@ -156,7 +156,7 @@ def test_the_shipped_scores_and_choices_give_the_cells_of_the_ledger():
             "GPT Score": wins_of(own).mean(),
             "GPT Ranking": right.mean() / 2,
         }.items():
-            row = f"{name}: Qwen2.5-Coder-1.5B (construction)"
+            row = f"{name}: Qwen (construction)"
             cell = cells.loc[row, dimension.replace("_", " ")]
             assert cell["ours"] == pytest.approx(share)
             assert cell["n"] + cell["unscored"] == 50
