@@ -36,6 +36,17 @@ def by_place(lists: Iterable[Sequence[Any] | None]) -> str:
     return labels_by_place(table["variable"] + 1, table["value"])[1]
 
 
+def grades_by_place(graded: pd.DataFrame, order: int | None) -> str:
+    """Say whether grades follow the place of their answer in a prompt of several: rows of an experiment with a judge.
+
+    In a fixed ``order`` (None) a place is a system, and nothing can be said.
+    """
+    if order is None:
+        return "in a fixed order a place is a system: no test tells the two apart"
+    shared = graded[graded["judge_shown"] > 1].astype({"judge_position": int, "grade": int})
+    return labels_by_place(shared["judge_position"], shared["grade"])[1]
+
+
 def share(values: Any, conversation: pd.Series) -> Interval:
     """The mean of values, with an interval over conversations."""
     return mean_interval(np.asarray(values), cluster=conversation.tolist())

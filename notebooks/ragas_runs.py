@@ -1,16 +1,77 @@
-"""Notebook 30's recorded files: Qwen's labels, Llama-3-8B-Instruct's runs and how their replies are read."""
+"""Notebook 30's runs: the method of the release ragas 0.0.11, and the recorded files: Qwen's labels,
+Llama-3-8B-Instruct's runs and how their replies are read.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
+from itertools import chain
+from typing import Literal
 
 import pandas as pd
+from pydantic import ConfigDict, Field, create_model
 
 from ragbench import plots
 from ragbench.embedding import embed_distinct
+from ragbench.labelling.statements import ModelRagas
+from ragbench.llm import ask, chat_model
 from ragbench.metrics import reference_free as rf
 from ragbench.paths import packaged_data
+from ragbench.prompts import fill_prompt, load_prompt
+
+
+class RagasAsRun(ModelRagas):
+    """RAGAS's labels by the method of the release ragas 0.0.11: demonstrations, all statements of an answer in one
+    prompt, and n questions by n calls at temperature .2.
+
+    ``model`` is a name, or a name with options. Each of the n calls has a seed of its own; of a provider that takes no
+    seed a cassette keeps one question n times.
+    """
+
+    def __init__(self, model, embedder=None, n=3, **options):
+        super().__init__(chat_model(model), embedder, n, **options)
+        named = {"use": model} if isinstance(model, str) else model
+        self.samplers = [chat_model({**named, "temperature": 0.2, "seed": seed}) for seed in range(n)]
+
+    def statements(self, questions, answers):
+        """The statements of each answer, after three demonstrations."""
+        step = ModelRagas(self.model, prompt="ragas_statements_as_run", **self.options)
+        return step.statements(questions, answers)
+
+    def questions(self, answers):
+        """n questions for each answer, one a call; None where one of them could not be read."""
+        by_sampler = []
+        for sampler in self.samplers:
+            step = ModelRagas(sampler, n=1, prompt="ragas_question_as_run", **self.options)
+            by_sampler.append(step.questions(answers))
+        return [None if None in made else tuple(chain(*made)) for made in zip(*by_sampler, strict=True)]
+
+    def verdicts(self, statements, contexts):
+        """A verdict on each statement, all of an answer in one prompt; None where the reply could not be read."""
+        template = load_prompt("ragas_verdicts_as_run")
+        places = [place for place, listed in enumerate(statements) if listed]
+        prompts = []
+        for place in places:
+            numbered = "\n".join(f"{number}. {text}" for number, text in enumerate(statements[place], 1))
+            counted = {"count": str(len(statements[place])), "statements": numbered}
+            prompts.append(fill_prompt(template, context=contexts[place].strip(), **counted))
+        schemas = [_verdicts_on(len(statements[place])) for place in places]
+        asked = {"step": "verdicts", "num_predict": 2048, **self.options}
+        judged = list(statements)  # None and an empty list stay
+        for place, reply in zip(places, ask(self.model, prompts, schemas, **asked), strict=True):
+            unread = (None,) * len(statements[place])
+            judged[place] = tuple(reply.parsed.verdicts) if reply.ok else unread
+        return judged
+
+
+@lru_cache
+def _verdicts_on(count):
+    """The form of a reply on so many statements: explanations, then verdicts."""
+    each = Field(min_length=count, max_length=count)
+    fields = {"explanations": (list[str], each), "verdicts": (list[Literal["Yes", "No"]], each)}
+    return create_model(f"VerdictsOn{count}", __config__=ConfigDict(extra="forbid"), **fields)
 
 
 def recorded_texts():

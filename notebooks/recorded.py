@@ -428,7 +428,10 @@ def thesis_rows(
     data: str = "auto",
     limit: int | None = None,
     corpus: str | Path | None = None,
+    profile: str = "merged",
     prompt: str | Path | None = None,
+    decomposition: str | Path = "decomposition",
+    grading: str | Path | None = None,
     **settings: Any,
 ) -> pd.DataFrame:
     """Return the answers behind Table 3.2 or 3.3: Qwen's recorded ones to HotpotQA, or those of a
@@ -440,11 +443,13 @@ def thesis_rows(
         asked.
     data, limit : of a live run: a name in `ragbench.papers.thesis.DATA`, and the first so many
         questions.
-    corpus : of a live run, as for `ragbench.papers.thesis.searched`.
+    corpus, profile : of a live run, as for `ragbench.papers.thesis.searched`.
     prompt : of a live run: a file of the prompt with documents; None: the thesis's.
-    settings : of a live run, for `ragbench.Experiment`: ``tokenizer`` (a file), and ``per_prompt``,
-        answers that the judge sees at once, by default one. The thesis: "ten" (Table 3.2),
-        "systems" (Table 3.3); small models then grade by place.
+    decomposition, grading : of a live run, as for `ragbench.papers.thesis.Models`.
+    settings : of a live run, for `ragbench.Experiment`: ``tokenizer`` (a file); ``per_prompt``,
+        answers that the judge sees at once, by default one; ``order``, the seed of their places.
+        The thesis: "ten" (Table 3.2), "systems" (Table 3.3), None; small models then grade by
+        place.
 
     Columns: question_id, question, reference, kind, cluster (questions that share a supporting
     document), retriever, N, answer, model, prompt_tokens, output_tokens, finish, ir_score,
@@ -454,8 +459,8 @@ def thesis_rows(
     """
     check_known("table", [table], ("Table 3.2", "Table 3.3"))
     if model is not None:
-        models = thesis.Models(model, judge, cassette)
-        dataset, cut = thesis.searched(data, corpus=corpus)
+        models = thesis.Models(model, judge, cassette, decomposition, grading)
+        dataset, cut = thesis.searched(data, corpus=corpus, profile=profile)
         dataset = replace(dataset, questions=dataset.questions[:limit])
         settings = {"per_prompt": "one", "chunker": {"as run": cut}, **settings}
         if prompt:

@@ -1,10 +1,10 @@
 """RAGChecker's experiment (Ru et al. 2024, App. D): 20 chunks of 300 tokens, overlap 0.2, all shown
 to the generator.
 
-`grid` is the experiment, `clapnq_grid` a smaller one on one of the paper's ten sets. `results`
-turns rows into records whose claims a model takes out and checks (`ragbench.ragchecker_labels`).
-Notebook 23 turns the labels into the eleven metrics, and has what the retriever's metrics come to
-where claims are sentences of documents.
+`grid` is the experiment, `benchmark_grid` that on one of the paper's ten sets. `results` turns rows
+into records whose claims a model takes out and checks (`ragbench.ragchecker_labels`). Notebook 23
+turns the labels into the eleven metrics, and has what the retriever's metrics come to where claims
+are sentences of documents.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import pandas as pd
 from ragbench.chunking import token_chunks
 from ragbench.data import load_clapnq, load_ragchecker_benchmark
 from ragbench.data.ragchecker import RagResult
-from ragbench.errors import ConfigError
+from ragbench.embedding import make_embedder
+from ragbench.errors import ConfigError, check_known
 from ragbench.experiment import Experiment
 from ragbench.experiment.axes import is_model
 from ragbench.records import Dataset
@@ -109,47 +110,91 @@ def _prompt(generator: str) -> str:
 CLAPNQ_SEED = 20261126  # of the order of its questions; drawn before any was asked
 
 
-def _clapnq_sample(questions: int = 50, benchmark: str | Path | None = None) -> Dataset:
-    """Return ClapNQ with the first ``questions`` of a fixed random order, and the gold passages of
-    all 300, or RAGChecker's own questions and passages.
+# domain of the benchmark -> its name in Table 1, and the table with its numbers
+DOMAINS: Mapping[str, tuple[str, str]] = {
+    "clapnq": ("ClapNQ", "Table 6"),
+    "novelqa": ("NovelQA", "Table 7"),
+    "writing": ("RobustQA Writing", "Table 8"),
+    "bioasq": ("RobustQA BioASQ", "Table 9"),
+    "finance": ("RobustQA Finance", "Table 10"),
+    "lifestyle": ("RobustQA Lifestyle", "Table 11"),
+    "recreation": ("RobustQA Recreation", "Table 12"),
+    "science": ("RobustQA Science", "Table 13"),
+    "technology": ("RobustQA Technology", "Table 14"),
+    "kiwi": ("KIWI", "Table 15"),
+}
+
+
+def _sample(
+    domain: str = "clapnq", questions: int | None = 50, benchmark: str | Path | None = None
+) -> Dataset:
+    """Return the first ``questions`` of a fixed random order, over RAGChecker's passages of the
+    domain; ClapNQ's without ``benchmark`` over the gold passages of all 300.
     """
-    load = load_clapnq
-    if benchmark is not None:
-        load = partial(load_ragchecker_benchmark, "clapnq", benchmark)
+    check_known("domain", [domain], DOMAINS)
+    load = partial(load_ragchecker_benchmark, domain, benchmark)
+    if domain == "clapnq" and benchmark is None:
+        load = load_clapnq
     data = load()
     return replace(data, questions=tuple(data.shuffled(CLAPNQ_SEED)[:questions]))
 
 
-def clapnq_grid(
+def benchmark_grid(
+    domain: str,
     generator: Any = None,
-    questions: int = 50,
-    k: int = 5,
+    questions: int | None = None,
+    k: int = 20,
     benchmark: str | Path | None = None,
+    embedder: str = "minilm",
     **options: Any,
 ) -> Experiment:
-    """Build the experiment on ClapNQ: BM25 and dense retrieval, k chunks of 300 tokens (the paper:
-    20), RAGChecker's default prompt.
+    """Build the experiment on one of the ten sets: BM25 and dense retrieval, k chunks of 300
+    tokens, RAGChecker's default prompt.
 
-    ``generator``: name -> chat model; None: retrieval only. ``benchmark``: the folder of
-    `ragbench.data.load_ragchecker_benchmark`, with the paper's 4,293 passages. ``options``: for
-    `Experiment`.
+    Parameters
+    ----------
+    domain : of `DOMAINS`.
+    generator : name -> chat model; None: retrieval only.
+    questions : the first so many of a fixed random order; None for all.
+    benchmark : the folder of `ragbench.data.load_ragchecker_benchmark`; None: the folder of data
+        sets, and for ClapNQ its gold passages.
+    embedder : of the dense retriever, for `ragbench.make_embedder`; the retriever has its name. The
+        paper: E5-Mistral.
+    options : for `Experiment`.
 
-    Departs from RAGChecker, appendix D: without ``benchmark`` 5 chunks in place of 20, since the
-    corpus is the gold passages of 300 questions and not 4,293 documents; MiniLM in place of
-    E5-Mistral; answers of at most 512 tokens, an option of the chat model.
+    Source: RAGChecker, section 4.1 and appendix D.
     """
     size = 300
+    data = _sample(domain, questions, benchmark)
+    dense = partial(PAPER_RETRIEVERS["SIM"], embedder=make_embedder(embedder))
     return Experiment(
-        "ragchecker-clapnq",
-        data={"clapnq": _clapnq_sample(questions, benchmark)},
+        f"ragchecker-{domain}",
+        data={data.name: data},
         chunker={"300 tokens, overlap 0.2": partial(token_chunks, size=size, overlap=0.2)},
-        retriever={"BM25": PAPER_RETRIEVERS["BM25"], "MiniLM": PAPER_RETRIEVERS["SIM"]},
+        retriever={"BM25": PAPER_RETRIEVERS["BM25"], dense_name(embedder): dense},
         k=(k,),
         N=2 * k * size,  # more tokens than the chunks have: nothing is cut off
         generator=generator,
         prompts=dict.fromkeys(_chat_models(generator), ANSWER_PROMPTS["default"]),
         **options,
     )
+
+
+def dense_name(embedder: str) -> str:
+    """Return the name of the dense retriever in rows: MiniLM, or that of another embedder."""
+    return "MiniLM" if embedder == "minilm" else embedder
+
+
+def clapnq_grid(
+    generator: Any = None, questions: int = 50, k: int = 5, **options: Any
+) -> Experiment:
+    """Build the experiment that was recorded: `benchmark_grid` on ClapNQ, smaller.
+
+    Departs from RAGChecker, appendix D: 5 chunks in place of 20, since the corpus is the gold
+    passages of 300 questions and not 4,293 documents; MiniLM in place of E5-Mistral; answers of at
+    most 512 tokens, an option of the chat model.
+    """
+    return benchmark_grid("clapnq", generator, questions, k, **options)
 
 
 def row_ids(rows: pd.DataFrame) -> pd.Series:

@@ -26,6 +26,7 @@ from ragbench.data.thesis import load_thesis_chunks, load_thesis_documents
 from ragbench.errors import ConfigError, NotHereError, check_known
 from ragbench.experiment import Experiment
 from ragbench.paths import packaged_data
+from ragbench.prompts import Prompt
 from ragbench.records import Dataset
 
 SOURCE = "github.com/amine-elyagouby/RAG-Evaluation-Framework, commit a98a083"
@@ -165,9 +166,11 @@ class Models:
     ``model``, such as ``"ollama:llama3:8b"`` or ``{"use": "ollama:llama3:8b", "num_predict":
     200}``, decomposes MLQ's questions and answers; ``judge`` (the thesis: GPT-4o) grades, by
     default the same one. ``recording``: a file that records the calls. ``decomposition``: the
-    prompt of `ragbench.retrieval.llm_decomposer`. ``options``: of `ragbench.llm.chat_model`.
+    prompt of `ragbench.retrieval.llm_decomposer`; ``grading``: that of `ragbench.grade`, None for
+    Figure 2.5's. ``options``: of `ragbench.llm.chat_model`.
 
-    Source: thesis §2.5.3 (MLQ asks a language model for its queries), §2.4 (answers and grades).
+    Source: thesis §2.5.3 (MLQ asks a language model for its queries), §2.4 (answers and grades);
+    "multiquery_as_run" and "thesis_grade_as_run" have the method of the published run.
     """
 
     def __init__(
@@ -175,7 +178,8 @@ class Models:
         model: str | Mapping[str, Any],
         judge: str | Mapping[str, Any] | None = None,
         recording: Any = None,
-        decomposition: str = "decomposition",
+        decomposition: Prompt = "decomposition",
+        grading: Prompt | None = None,
         **options: Any,
     ) -> None:
         from ragbench.llm import Cassette, chat_model
@@ -186,17 +190,25 @@ class Models:
             self.recording = Cassette(recording)
         self.generator = chat_model(model, **options)
         self.judge = chat_model(judge or model, **options)
+        self.grading = grading
         self.decompose = llm_decomposer(self.generator, decomposition, self.recording)
 
     @property
     def names(self) -> dict[str, str]:
-        """The models by part: the names that stand in rows and in the ledger."""
+        """The models by part: the names that stand in rows and in the ledger.
+
+        A judge with a grading prompt of its own is named with it: rows and ledger tell its grades
+        from those by another prompt, also where the same model answers.
+        """
         from ragbench.llm import model_name
 
+        judge = model_name(self.judge)
+        if self.grading:
+            judge += f" ({Path(self.grading).stem})"
         return {
             "decomposer": model_name(self.decompose.model),
             "generator": model_name(self.generator),
-            "judge": model_name(self.judge),
+            "judge": judge,
         }
 
     def __str__(self) -> str:
@@ -211,7 +223,7 @@ def experiment(
     "Table 3.1" is retrieval only, "Table 3.2" BM25 at eleven budgets, "Table 3.3" six systems
     (Figures 3.1 and 3.2 count its rows too); N = 0 asks without documents, as "LLM only". Without
     ``models`` it is retrieval only and needs no model. ``options`` are for
-    `Experiment`, in place of what the table sets.
+    `Experiment`, in place of what the table sets; ``prompts`` join the models' own.
 
     Source: thesis §2.4, §2.5.3, §3.1, §3.2.
     """
@@ -229,6 +241,8 @@ def experiment(
     if models and table != "Table 3.1":
         settings["generator"] = {models.names["generator"]: models.generator}
         settings["judge"] = {models.names["judge"]: models.judge}
+        prompts = {models.names["judge"]: models.grading} if models.grading else {}
+        options["prompts"] = prompts | options.get("prompts", {})
     name = f"thesis_{table.lower().replace(' ', '_')}_{data.name}"
     return Experiment(**{"name": name, "data": {data.name: data}, **settings, **options})
 

@@ -85,10 +85,10 @@ def test_the_real_file_has_the_papers_300_questions(data_mirror):
 
 @pytest.mark.data
 def test_the_sample_is_the_same_fifty_and_the_grid_shows_every_chunk_uncut():
-    from ragbench.papers.ragchecker import _clapnq_sample, clapnq_grid
+    from ragbench.papers.ragchecker import _sample, clapnq_grid
 
-    fifty = _clapnq_sample()
-    all_of_them = _clapnq_sample(300)
+    fifty = _sample()
+    all_of_them = _sample(questions=300)
     assert [q.id for q in fifty.questions] == [q.id for q in all_of_them.questions[:50]]
     assert fifty.questions[0].text == "why did jamie kill her mom in halloween 4"
     assert len(fifty.documents) == 297

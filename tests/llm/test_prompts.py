@@ -133,6 +133,24 @@ def test_the_grading_prompt_has_the_five_criteria_of_section_2_4_and_widens_none
 
 
 @pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("ragas_statements_as_run", 3),
+        ("ragas_verdicts_as_run", 1),
+        ("ragas_question_as_run", 1),
+        ("multiquery_as_run", 6),
+    ],
+)
+def test_a_prompt_as_run_has_as_many_worked_examples_as_the_released_one(name, count):
+    text = load_prompt(name)
+    assert re.findall(r"(?m)^Example (\d)\.", text) == [str(n + 1) for n in range(count)]
+    replies = [json.loads(line) for line in re.findall(r'(?m)^\{".+\}$', text)]
+    named = re.findall(r'field "(\w+)"', text)
+    assert all([*reply] == named and all(reply.values()) for reply in replies)
+    assert len(replies) == (0 if name == "multiquery_as_run" else count)
+
+
+@pytest.mark.parametrize(
     "name", ["steps_statements", "steps_verdicts", "steps_questions", "steps_sentences"]
 )
 def test_ragas_prompts_hold_a_demonstration_whose_form_is_the_replys(name):

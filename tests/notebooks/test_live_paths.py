@@ -22,6 +22,7 @@ from ragbench import papers
 from ragbench.data import load_dataset
 from ragbench.data.dragonball import ANSWERS_FILE
 from ragbench.data.wikieval import DIMENSIONS, Pair
+from ragbench.errors import ConfigError
 from ragbench.llm import chat_model
 from ragbench.papers import ragchecker as rc
 from ragbench.papers import thesis
@@ -176,6 +177,45 @@ def test_the_ragas_path_sends_section_3s_four_prompts_with_question_answer_and_c
     assert values(verdicts, "context") == {(pair.context,)}
     assert values(questions, "answer", "count") == {(text, "3") for text in both}
     assert values(sentences, "question") == {(pair.question,)}
+
+
+def ragas_reply(body):
+    """Take two statements and one question, and say Yes, No, Yes ... of the statements."""
+    form = body["format"]["properties"]
+    if "claims" in form:
+        return '{"claims": ["Ann built it.", "It is tall."]}'
+    if "verdicts" in form:
+        count = form["verdicts"]["maxItems"]
+        verdicts = (["Yes", "No"] * count)[:count]
+        return json.dumps({"explanations": ["So it says."] * count, "verdicts": verdicts})
+    if "questions" in form:
+        return json.dumps({"questions": [f"Who built it, {body['options']['seed']}?"]})
+    return default_reply(body)
+
+
+def test_ragas_as_run_asks_by_the_method_of_the_release(server, three, monkeypatch, capsys):
+    server.reply = ragas_reply
+    given = {"MODEL": MODEL, "LIMIT": 2, "AS_RUN": True, "QUESTIONS": 3}
+    names = run_up_to("30", '"calls")', **given)
+    assert "about 48 calls" in capsys.readouterr().out
+    texts = names["texts"].groupby("dimension")
+    assert [*texts.get_group("faithfulness")["verdicts"]] == [["Yes", "No"]] * 4
+    assert all(len(cosines) == 3 for cosines in texts.get_group("answer_relevance")["cosines"])
+    of_questions = [call for call in server.calls if "Merrin" in call.prompt]
+    held_against(of_questions, {"temperature": 0.2}, "ragas_question_as_run")
+    by_answer = {}
+    for call in of_questions:
+        answer = fields(call.prompt, "ragas_question_as_run")["answer"]
+        by_answer.setdefault(answer, []).append(call.body["options"]["seed"])
+    # the double's three evasive answers are equal, and asked once
+    assert {tuple(seeds) for seeds in by_answer.values()} == {(0, 1, 2)}
+    rest = [call for call in server.calls if call not in of_questions]
+    baselines = [f"steps_gpt_{kind}_{d}" for kind in ("score", "ranking") for d in DIMENSIONS]
+    steps = ("ragas_statements_as_run", "ragas_verdicts_as_run", "steps_sentences")
+    sent = held_against(rest, RAGAS, *steps, *baselines)
+    assert all(f["statements"] == "1. Ann built it.\n2. It is tall." for f in sent[steps[1]])
+    assert all(f["count"] == "2" for f in sent[steps[1]])
+    assert len(server.calls) <= 48
 
 
 def test_the_ragas_baselines_send_a_definition_and_the_texts_of_section_5(server):
@@ -364,6 +404,62 @@ def test_a_live_run_takes_the_corpus_the_tokenizer_and_the_prompt_that_are_named
     assert data == f"minihop (3 pages, {limit} questions, tokens of tokenizer.json)"
 
 
+AS_RUN = {"GRADING": "thesis_grade_as_run", "ORDER": None}
+OF_ONE = {"thesis_with_documents": 10, "thesis_query_only": 1, "thesis_grade_as_run": 2}  # at N = 0
+OF_SIX = {"thesis_with_documents": 5, "thesis_query_only": 1, "multiquery_as_run": 1}
+OF_SIX |= {"thesis_grade_as_run": 1}
+OF_SIX_SYSTEMS = {"PER_PROMPT": "systems", "DECOMPOSITION": "multiquery_as_run"}
+
+
+@pytest.mark.parametrize(
+    ("number", "given", "calls"),
+    [
+        ("12", {"PER_PROMPT": "ten"}, OF_ONE),
+        ("13", OF_SIX_SYSTEMS, OF_SIX),
+        ("14", OF_SIX_SYSTEMS, OF_SIX),
+    ],
+)
+def test_a_live_run_of_the_thesis_asks_as_the_thesis_did(
+    number, given, calls, server, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.delenv("RAGBENCH_DATA", raising=False)
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
+    given = {"DATA": "minihop", "LIMIT": 2, "RESAMPLES": 20, "MODEL": MODEL} | AS_RUN | given
+    names = run_up_to(number, "= recorded.thesis_rows(", **given)
+    rows = names["rows" if number != "14" else "answers"]
+    sent = held_against(server.calls, THESIS, *calls)
+    at_most = {name: 2 * count for name, count in calls.items()}
+    made = {name: len(filled) for name, filled in sent.items()}
+    asked_once = made.pop("thesis_with_documents")  # where a larger N adds no text it is not asked
+    assert made.items() <= at_most.items()
+    assert 2 < asked_once <= at_most["thesis_with_documents"]
+    shown = [re.findall(r"(?m)^\d+\. (.*)", f["answers"]) for f in sent["thesis_grade_as_run"]]
+    for _, own in rows[rows["N"] > 0].groupby("question_id"):
+        in_order = [*own["answer"]]
+        assert in_order in [listed[-len(in_order) :] for listed in shown]
+    assert rows.attrs["graded"] == f"judge {MODEL} (thesis_grade_as_run)"
+    assert "in a fixed order a place is a system" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("profile", "first"), [("merged", {"P"}), ("as_run", {" "})])
+@pytest.mark.parametrize("number", ["11", "12", "13", "14"])
+def test_a_live_run_cuts_the_corpus_by_the_profile_that_is_named(
+    number, profile, first, corpus, server, monkeypatch, tmp_path
+):
+    (corpus / "corpus_chunks.json").unlink()
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
+    given = {"DATA": "minihop", "LIMIT": 1, "MODEL": MODEL, "PROFILE": profile}
+    given |= {"CORPUS": str(corpus), "TOKENIZER": str(corpus / "tokenizer.json")}
+    names = run_up_to(number, {"11": "cut(", "14": "cut ="}.get(number, "thesis_rows("), **given)
+    if number in ("11", "14"):  # Table 3.1 and Figure 3.2
+        chunks = names["cut"](names["dataset"].documents)
+        assert {chunk.text[0] for chunk in chunks if "Passage" in chunk.text} == first
+    if number != "11":
+        prompts = [call.prompt for call in server.calls if "Documents:" in call.prompt]
+        contexts = [fields(prompt, "thesis_with_documents")["documents"] for prompt in prompts]
+        assert {text[0] for text in contexts if text.lstrip().startswith("Passage")} == first
+
+
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_notebook_11_searches_the_corpus_and_asks_for_sub_questions_with_the_prompt_that_are_named(
     limit, corpus, server, monkeypatch, tmp_path
@@ -398,6 +494,60 @@ def test_notebook_22_answers_over_ragcheckers_own_passages(server, monkeypatch, 
     run_up_to("22", "def live_results", **given)
     (answered, *_) = [call for call in server.calls if "passage 0" in call.prompt]
     assert "passage 1" in answered.prompt
+
+
+def write_benchmark(folder, domain, count=3):
+    asked = [
+        {"query_id": f"q{n}", "query": f"When did Tarn {n} grow?", "gt_answer": SEVERAL}
+        for n in range(count)
+    ]
+    (folder / f"{domain}_queries.json").write_text(json.dumps({"input_data": asked}))
+    passages = [{"doc_id": f"d{n}", "text": f"Tarn {n} grew, passage {n}."} for n in range(count)]
+    write_lines(folder / "corpus.jsonl", passages)
+
+
+NOVELS = {"MODEL": MODEL, "DOMAIN": "novelqa", "LIMIT": None, "K": 2, "RESAMPLES": 20}
+NOVELS |= {"EMBEDDER": "ollama:all-minilm"}
+THEIRS = {"BM25": "BM25_Llama3-8b", "ollama:all-minilm": "E5-Mistral_Llama3-8b"}
+
+
+def test_notebook_22_fills_the_named_rows_of_the_table_of_a_set(server, monkeypatch, tmp_path):
+    write_benchmark(tmp_path, "novelqa")
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
+    names = run_up_to("22", None, BENCHMARK=str(tmp_path), ROWS=THEIRS, **NOVELS)
+    answered = [call for call in server.calls if fields(call.prompt, "ragchecker_default")]
+    assert 3 <= len(answered) <= 2 * 3  # questions, retrievers
+    assert any(call.path == "/api/embed" for call in server.calls)
+    assert len(names["results"]["NovelQA"]) == 2 * 3
+    live = papers.ledger("ragchecker").dropna(subset="ours")
+    live = live[live["ours_by"].str.startswith("novelqa")]
+    assert set(live["item"]) == {"Table 7"}
+    assert set(live["row"]) == {*THEIRS.values()}
+    assert live["published"].notna().all()
+    assert live["compares"].all()
+    (by,) = set(live["ours_by"])
+    assert by.startswith("novelqa (all questions, benchmark), k = 2, dense ollama:all-minilm, ")
+
+
+def test_a_set_without_a_row_of_the_paper_does_not_compare(server, monkeypatch, tmp_path):
+    write_benchmark(tmp_path, "novelqa", count=1)
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
+    run_up_to("22", "papers.record(", BENCHMARK=str(tmp_path), **NOVELS)
+    live = papers.ledger("ragchecker").dropna(subset="ours")
+    live = live[live["ours_by"].str.startswith("novelqa")]
+    assert set(live["item"]) == {"Table 7", "Table 3"}
+    assert not live["compares"].any()
+    assert live["published"].isna().all()
+
+
+@pytest.mark.parametrize(
+    "rows", [{"MiniLM": "E5-Mistral_Llama3-8b"}, {"BM25": "BM25_Llama3"}, {"BM25": "GPT-4"}]
+)
+def test_a_row_that_the_paper_lacks_is_refused_before_the_first_call(rows, server, tmp_path):
+    write_benchmark(tmp_path, "novelqa")
+    with pytest.raises(ConfigError, match="in ROWS"):
+        run_up_to("22", "SET: live_results()", BENCHMARK=str(tmp_path), ROWS=rows, **NOVELS)
+    assert not server.calls
 
 
 SEVERAL = "Tarn grew in 1841, when the mill was built. It hired in May, and bought a ferry later."
@@ -515,7 +665,7 @@ def labels_by_number(body):
 @pytest.mark.parametrize(
     ("number", "cell", "given", "start"),
     [
-        ("22", 'results["ClapNQ"] =', {"K": 2, "LIMIT": 3}, ""),
+        ("22", "SET: live_results()", {"K": 2, "LIMIT": 3}, ""),
         ("30", '"calls")', {}, "verdicts: "),
         ("41", '"calls")', {}, "true: "),
         ("41", "rb.score(rows", {"PARTS": ["finance zh"], "LIMIT": 2}, "finance zh "),

@@ -15,6 +15,7 @@ from label_replies import verdicts
 from notebook_parts import parts
 from scipy.stats import binom
 
+from ragas_runs import RagasAsRun
 from ragbench import papers
 from ragbench.data.wikieval import DIMENSIONS, Pair
 from ragbench.errors import ConfigError, DataError
@@ -315,3 +316,44 @@ def test_rows_become_cells_of_the_published_table(tmp_path, monkeypatch):
 def test_a_run_without_any_of_the_first_questions_has_no_pairs():
     none = pd.DataFrame({"id": [], "side": [], "score": []})
     assert BOOK.as_pairs(none, "score").columns.tolist() == ["id", "better", "worse"]
+
+
+def as_run(reply, n=2):
+    """A server, and RAGAS as it was run against it."""
+    server = FakeOllama(reply=reply)
+    return server, lambda: RagasAsRun({"use": "ollama:llama3:8b", "host": server.url}, n=n, **QUIET)
+
+
+def test_all_statements_of_an_answer_are_judged_by_one_reply_or_by_none():
+    def judged(body):
+        count = body["format"]["properties"]["verdicts"]["minItems"]
+        told = "Yes" if "dam" in body["messages"][0]["content"].split("Context:\n")[1] else "No"
+        verdicts = ["No"] * (count - 1) + [told]
+        short = {"explanations": ["So."] * count, "verdicts": verdicts[: 4 if count < 5 else 2]}
+        return json.dumps(short)
+
+    server, ragas = as_run(judged)
+    with server:
+        statements = [("a", "b"), None, (), ("c",), tuple("defgh")]
+        made = ragas().verdicts(statements, ["a dam", "x", "x", "a mill", "a dam"])
+        asked = [call.prompt for call in server.calls]
+    assert made == [("No", "Yes"), None, (), ("No",), (None,) * 5]
+    assert [prompt.count("There are 2 statements:\n1. a\n2. b\n") for prompt in asked] == [
+        1,
+        0,
+        0,
+        0,
+    ]
+
+
+def test_an_answer_of_which_one_question_is_unread_has_no_questions():
+    def asked(body):
+        is_unread = body["options"]["seed"] == 1 and "mill" in body["messages"][0]["content"]
+        return "?" if is_unread else json.dumps({"questions": [f"Q{body['options']['seed']}?"]})
+
+    server, ragas = as_run(asked)
+    with server:
+        made = ragas().questions(["a dam", "a mill", ""])
+        temperatures = {call.body["options"]["temperature"] for call in server.calls}
+    assert made == [("Q0?", "Q1?"), None, ()]
+    assert temperatures == {0.2}

@@ -163,7 +163,7 @@ class AllRight:
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
     who = SimpleNamespace(
-        decompose=None, generator=Copier(), judge=AllRight(), recording=None,
+        decompose=None, generator=Copier(), judge=AllRight(), recording=None, grading=None,
         names={"generator": "copier", "judge": "all right"},
     )  # fmt: skip
     data = Dataset("d", QUESTIONS, DOCUMENTS)
