@@ -111,7 +111,7 @@ CLAPNQ_SEED = 20261126  # of the order of its questions; drawn before any was as
 
 
 # domain of the benchmark -> its name in Table 1, and the table with its numbers
-DOMAINS: Mapping[str, tuple[str, str]] = {
+BENCHMARKS: Mapping[str, tuple[str, str]] = {
     "clapnq": ("ClapNQ", "Table 6"),
     "novelqa": ("NovelQA", "Table 7"),
     "writing": ("RobustQA Writing", "Table 8"),
@@ -131,7 +131,7 @@ def _sample(
     """Return the first ``questions`` of a fixed random order, over RAGChecker's passages of the
     domain; ClapNQ's without ``benchmark`` over the gold passages of all 300.
     """
-    check_known("domain", [domain], DOMAINS)
+    check_known("domain", [domain], BENCHMARKS)
     load = partial(load_ragchecker_benchmark, domain, benchmark)
     if domain == "clapnq" and benchmark is None:
         load = load_clapnq
@@ -153,7 +153,7 @@ def benchmark_grid(
 
     Parameters
     ----------
-    domain : of `DOMAINS`.
+    domain : of `BENCHMARKS`.
     generator : name -> chat model; None: retrieval only.
     questions : the first so many of a fixed random order; None for all.
     benchmark : the folder of `ragbench.data.load_ragchecker_benchmark`; None: the folder of data
