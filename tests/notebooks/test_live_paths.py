@@ -13,7 +13,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from fake_ollama import FakeOllama, default_reply
+from fake_ollama import DIGEST, EMBEDDER, FakeOllama, default_reply
 from notebook_parts import parts, run_up_to
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
@@ -23,7 +23,7 @@ from ragbench.data import load_dataset
 from ragbench.data.dragonball import ANSWERS_FILE
 from ragbench.data.wikieval import DIMENSIONS, Pair
 from ragbench.errors import ConfigError
-from ragbench.llm import chat_model
+from ragbench.llm import CallError, chat_model
 from ragbench.papers import ragchecker as rc
 from ragbench.papers import thesis
 from ragbench.prompts import load_prompt
@@ -513,11 +513,11 @@ THEIRS = {"BM25": "BM25_Llama3-8b", "ollama:all-minilm": "E5-Mistral_Llama3-8b"}
 
 def test_notebook_22_fills_the_named_rows_of_the_table_of_a_set(server, monkeypatch, tmp_path):
     write_benchmark(tmp_path, "novelqa")
+    server.models[EMBEDDER] = DIGEST
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
     names = run_up_to("22", None, BENCHMARK=str(tmp_path), ROWS=THEIRS, **NOVELS)
     answered = [call for call in server.calls if fields(call.prompt, "ragchecker_default")]
     assert 3 <= len(answered) <= 2 * 3  # questions, retrievers
-    assert any(call.path == "/api/embed" for call in server.calls)
     assert len(names["results"]["NovelQA"]) == 2 * 3
     live = papers.ledger("ragchecker").dropna(subset="ours")
     live = live[live["ours_by"].str.startswith("novelqa")]
@@ -529,8 +529,15 @@ def test_notebook_22_fills_the_named_rows_of_the_table_of_a_set(server, monkeypa
     assert by.startswith("novelqa (all questions, benchmark), k = 2, dense ollama:all-minilm, ")
 
 
+def test_the_embedder_that_is_named_searches(server, tmp_path):
+    write_benchmark(tmp_path, "novelqa")
+    with pytest.raises(CallError, match=r"all-minilm at .* not among llama3:8b"):
+        run_up_to("22", "SET: live_results()", BENCHMARK=str(tmp_path), **NOVELS)
+
+
 def test_a_set_without_a_row_of_the_paper_does_not_compare(server, monkeypatch, tmp_path):
     write_benchmark(tmp_path, "novelqa", count=1)
+    server.models[EMBEDDER] = DIGEST
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
     run_up_to("22", "papers.record(", BENCHMARK=str(tmp_path), **NOVELS)
     live = papers.ledger("ragchecker").dropna(subset="ours")
