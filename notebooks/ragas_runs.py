@@ -19,7 +19,7 @@ from ragbench.labelling.statements import ModelRagas
 from ragbench.llm import ask, chat_model
 from ragbench.metrics import reference_free as rf
 from ragbench.paths import packaged_data
-from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.prompts import fill_prompt, load_prompt, names_demonstration
 
 
 class RagasAsRun(ModelRagas):
@@ -60,9 +60,11 @@ class RagasAsRun(ModelRagas):
         schemas = [_verdicts_on(len(statements[place])) for place in places]
         asked = {"step": "verdicts", "num_predict": 2048, **self.options}
         judged = list(statements)  # None and an empty list stay
-        for place, reply in zip(places, ask(self.model, prompts, schemas, **asked), strict=True):
-            unread = (None,) * len(statements[place])
-            judged[place] = tuple(reply.parsed.verdicts) if reply.ok else unread
+        replies = ask(self.model, prompts, schemas, **asked)
+        for place, prompt, reply in zip(places, prompts, replies, strict=True):
+            judged[place] = (None,) * len(statements[place])
+            if reply.ok and not names_demonstration(reply.parsed.model_dump_json(), template, prompt):
+                judged[place] = tuple(reply.parsed.verdicts)
         return judged
 
 

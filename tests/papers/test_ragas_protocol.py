@@ -327,23 +327,21 @@ def as_run(reply, n=2):
 def test_all_statements_of_an_answer_are_judged_by_one_reply_or_by_none():
     def judged(body):
         count = body["format"]["properties"]["verdicts"]["minItems"]
-        told = "Yes" if "dam" in body["messages"][0]["content"].split("Context:\n")[1] else "No"
+        told_of = body["messages"][0]["content"].split("Context:\n")[1]
+        told = "Yes" if "dam" in told_of else "No"
         verdicts = ["No"] * (count - 1) + [told]
-        short = {"explanations": ["So."] * count, "verdicts": verdicts[: 4 if count < 5 else 2]}
+        why = "The context says that Brisk reads." if "a loom" in told_of else "So."
+        short = {"explanations": [why] * count, "verdicts": verdicts[: 4 if count < 5 else 2]}
         return json.dumps(short)
 
     server, ragas = as_run(judged)
     with server:
-        statements = [("a", "b"), None, (), ("c",), tuple("defgh")]
-        made = ragas().verdicts(statements, ["a dam", "x", "x", "a mill", "a dam"])
+        statements = [("a", "b"), None, (), ("c",), tuple("defgh"), ("i",)]
+        made = ragas().verdicts(statements, ["a dam", "x", "x", "a mill", "a dam", "a loom"])
         asked = [call.prompt for call in server.calls]
-    assert made == [("No", "Yes"), None, (), ("No",), (None,) * 5]
-    assert [prompt.count("There are 2 statements:\n1. a\n2. b\n") for prompt in asked] == [
-        1,
-        0,
-        0,
-        0,
-    ]
+    # five statements got two verdicts; the last reason has a name of the demonstration
+    assert made == [("No", "Yes"), None, (), ("No",), (None,) * 5, (None,)]
+    assert "There are 2 statements:\n1. a\n2. b\n" in asked[0]
 
 
 def test_an_answer_of_which_one_question_is_unread_has_no_questions():
