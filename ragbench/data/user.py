@@ -233,8 +233,8 @@ def save_questions(questions: Iterable[Question], path: str | Path) -> Path:
     text = "".join(lines)
     path = Path(path).expanduser()
     refuse_stream(path)
-    if path.exists() and path.read_bytes() != text.encode():
-        raise DataError(f"there is a file {path}", "a new file", "name another, or move it")
+    if path.is_dir() or (path.exists() and path.read_bytes() != text.encode()):
+        raise DataError(f"{path} is there already", "a new file", "name another, or move it")
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as part:
         part.write_text(text, encoding="utf-8", newline="\n")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import html
 import json
 import re
 from collections.abc import Iterable
@@ -266,7 +267,7 @@ def sounds_secret(name: str, of: str = "") -> bool:
 
 def mask(text: str, secrets: Iterable[str]) -> str:
     """Hide secrets in a text, in the forms that a server can echo: plain, in a URL, in JSON, in
-    base64.
+    HTML, in base64.
     """
     forms = {form for secret in secrets for form in _forms(secret)}
     for form in sorted(forms, key=len, reverse=True):
@@ -275,7 +276,10 @@ def mask(text: str, secrets: Iterable[str]) -> str:
 
 
 def _forms(secret: str) -> set[str]:
-    forms = {secret, quote(secret, safe=""), quote(secret), json.dumps(secret)[1:-1]}
+    of_json = json.dumps(secret)[1:-1]
+    forms = {secret, html.escape(secret), of_json, of_json.replace("/", "\\/")}
+    for of_url in (quote(secret, safe=""), quote(secret)):
+        forms |= {of_url, re.sub("%..", lambda code: code[0].lower(), of_url)}
     for before in range(3):  # places in the three bytes that four letters stand for
         packed = base64.b64encode(b"\0" * before + secret.encode("utf-8", "replace")).decode()
         # without the letters that its neighbours change

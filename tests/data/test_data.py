@@ -570,7 +570,7 @@ def test_questions_are_not_written_over_others(tmp_path):
     question = Question("q", "Who?", "Ann")
     for _ in range(2):  # the same ones are
         save_questions([question], path)
-    with pytest.raises(DataError, match="there is a file"):
+    with pytest.raises(DataError, match="is there already"):
         save_questions([Question("q", "Who?", "Bea")], path)
     assert "Ann" in path.read_text()
 

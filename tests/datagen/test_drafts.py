@@ -162,9 +162,11 @@ def test_drafts_are_not_written_over_a_file_of_questions(tmp_path):
     path = made.write(tmp_path / "q.jsonl")
     path.write_text(path.read_text().replace('"level"', '"grade"'))  # as a person edits it
     before = path.read_bytes()
-    with pytest.raises(rb.DataError, match="there is a file"):
+    with pytest.raises(rb.DataError, match="is there already"):
         made.write(path)
     assert path.read_bytes() == before
+    with pytest.raises(rb.DataError, match="is there already"):
+        made.write(tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore:.*drafts")

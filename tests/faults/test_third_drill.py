@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import html
 import json
 import os
 import signal
@@ -330,7 +331,10 @@ SECRET = 'k3y with/odd+signs"in it'
     [
         SECRET,
         quote(SECRET, safe=""),
+        quote(SECRET, safe="").replace("%2F", "%2f").replace("%2B", "%2b"),
         json.dumps(SECRET),
+        json.dumps(SECRET).replace("/", "\\/"),
+        html.escape(SECRET),
         base64.b64encode(SECRET.encode()).decode(),
         base64.b64encode(f"user:{SECRET}".encode()).decode(),
         base64.urlsafe_b64encode(f"u:{SECRET}".encode()).decode(),
