@@ -19,10 +19,12 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
-    """Let the search show questions first, and the manual before notebooks, tables and plans."""
+    """Let the search show questions first, and the manual before names, notebooks, tables and plans."""
     if page.file.src_uri == "docs/questions.md":
         page.meta["search"] = {"boost": 4}
-    if page.file.src_uri.startswith(("notebooks/", "figures/", "docs/preregistration/")):
+    if page.file.src_uri.startswith(
+        ("docs/api.md", "notebooks/", "figures/", "docs/preregistration/")
+    ):
         page.meta["search"] = {"boost": 0.2}
     return html
 

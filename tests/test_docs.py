@@ -8,10 +8,13 @@ import importlib
 import inspect
 import json
 import re
+import runpy
 import shlex
+import sys
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -455,3 +458,14 @@ def test_what_a_page_puts_in_double_quotes_is_said_by_the_code():
     messages = {words: page for words, page in quoted.items() if page != "tried.md"}
     assert len(messages) >= 3
     assert {words: page for words, page in messages.items() if words not in code} == {}
+
+
+def test_the_sites_search_shows_questions_before_names_and_notebooks(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jupyter_server_mathjax", ModuleType("of the site alone"))
+    hooks = runpy.run_path(str(ROOT / "scripts" / "site_hooks.py"))
+    boosts = []
+    for uri in ("docs/questions.md", "docs/study.md", "docs/api.md", "notebooks/20.ipynb"):
+        page = SimpleNamespace(file=SimpleNamespace(src_uri=uri), meta={})
+        hooks["on_page_content"]("<p>", page)
+        boosts.append(page.meta.get("search", {"boost": 1})["boost"])
+    assert boosts == [4, 1, 0.2, 0.2]
