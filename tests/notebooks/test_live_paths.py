@@ -12,6 +12,7 @@ import json
 import re
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 from fake_ollama import DIGEST, EMBEDDER, FakeOllama, default_reply
 from notebook_parts import parts, run_up_to
@@ -26,6 +27,7 @@ from ragbench.errors import ConfigError
 from ragbench.llm import CallError, chat_model
 from ragbench.papers import ragchecker as rc
 from ragbench.papers import thesis
+from ragbench.paths import packaged_data
 from ragbench.prompts import load_prompt
 
 MODEL = "ollama:llama3:8b"
@@ -649,6 +651,34 @@ def test_claims_are_labelled_by_a_judge_on_another_server(server, three, monkeyp
         held_against(server.calls, RAGCHECKER, "ragchecker_default")
         held_against(judge.calls, {"temperature": 0}, "steps_check")  # answers of one claim
     assert len(names["results"]["ClapNQ"]) == 2 * 2  # questions, retrievers
+
+
+@pytest.mark.parametrize(("number", "at_most"), [("12", 11), ("13", 6), ("14", 6)])
+def test_grades_come_from_a_judge_on_another_server_as_many_as_the_plan_says(
+    number, at_most, server, monkeypatch
+):
+    monkeypatch.delenv("RAGBENCH_DATA", raising=False)
+    with FakeOllama() as judge:
+        there = {"use": MODEL, "host": judge.url}
+        given = {"DATA": "minihop", "LIMIT": 2, "RESAMPLES": 20, "MODEL": MODEL, "JUDGE": there}
+        run_up_to(number, "= recorded.thesis_rows(", **given)
+        held_against(judge.calls, THESIS, "thesis_grade")
+        assert 2 * 4 < len(judge.calls) <= 2 * at_most  # one answer a prompt
+    assert not any("candidate answers" in call.prompt for call in server.calls)
+    calls = pd.read_csv(packaged_data("papers", "live_calls.csv"))
+    planned = calls[calls["notebook"].str.startswith(number) & calls["step"].eq("grading")]
+    assert number == "14" or planned["calls"].tolist() == [at_most]
+
+
+def test_the_embedder_of_answer_relevance_is_the_one_that_is_named(server, three):
+    server.reply = ragas_reply
+    given = {"MODEL": MODEL, "LIMIT": 1, "QUESTIONS": 1, "EMBEDDER": "ollama:all-minilm"}
+    with pytest.raises(CallError, match=r"all-minilm at .* not among llama3:8b"):
+        run_up_to("30", '"calls")', **given)
+    server.models[EMBEDDER] = DIGEST
+    names = run_up_to("30", '"calls")', **given)
+    relevance = names["texts"].groupby("dimension").get_group("answer_relevance")
+    assert relevance["cosines"].notna().all()
 
 
 # --- the papers' way, several items a prompt: the test of places stands where a notebook grades
