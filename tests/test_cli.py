@@ -127,7 +127,8 @@ def test_lab_passes_port_and_browser_on(options, passed, became, monkeypatch):
 
 
 def test_lab_imports_nothing_of_the_folder_that_it_opens(tmp_path, monkeypatch):
-    for name in ("json.py", "jupyter.py", "argparse.py"):
+    of_jupyter = ("jupyter_config.py", "jupyter_lab_config.py", "jupyter_server_config.py")
+    for name in ("json.py", "jupyter.py", "argparse.py", "sitecustomize.py", *of_jupyter):
         (tmp_path / name).write_text("raise SystemExit('code of a received folder has run')")
 
     def show_config(_, command):
