@@ -462,7 +462,7 @@ def thesis_rows(
         models = thesis.Models(model, judge, cassette, decomposition, grading)
         dataset, cut = thesis.searched(data, corpus=corpus, profile=profile)
         dataset = replace(dataset, questions=dataset.questions[:limit])
-        settings = {"per_prompt": "one", "chunker": {"as run": cut}, **settings}
+        settings = {"per_prompt": "one", "chunker": {profile: cut}, **settings}
         if prompt:
             settings["prompts"] = {models.names["generator"]: prompt}
         return _live_thesis_rows(table, models, dataset, settings)

@@ -166,7 +166,7 @@ def benchmark_grid(
     """
     size = 300
     data = _sample(domain, questions, benchmark)
-    dense = partial(PAPER_RETRIEVERS["SIM"], embedder=make_embedder(embedder))
+    dense = partial(make_retriever, "SIM", embedder=make_embedder(embedder))
     return Experiment(
         f"ragchecker-{domain}",
         data={data.name: data},

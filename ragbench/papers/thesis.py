@@ -233,7 +233,7 @@ def experiment(
     build = retrievers(models and models.decompose)
     settings |= {
         "match": "exact",
-        "chunker": {"as run": semantic_chunks},
+        "chunker": {"merged": semantic_chunks},
         "retriever": {name: build[name] for name in wanted},
         "k": {name: TOP_K[name] for name in wanted},
         "cassette": models and models.recording,

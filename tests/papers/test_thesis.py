@@ -31,7 +31,7 @@ def minihop_rows(tmp_path_factory):
     data = load_minihop()
     chunks = semantic_chunks(data.documents, make_embedder())
     options = {
-        "chunker": {"as run": lambda documents: chunks},
+        "chunker": {"merged": lambda documents: chunks},
         "folder": tmp_path_factory.mktemp("table_3_1"),
     }
     rows = thesis.experiment("Table 3.1", data, **options).run(progress=False)
@@ -44,7 +44,7 @@ def test_a_published_mean_is_over_the_questions_whose_own_text_reaches_n():
         {"question_id": q, "retriever": "BM25", "N": n, "context_tokens": min(n, t)}
         for q, t in tokens.items()
         for n in (100, 200, 300, 400, 10**6)
-    ).assign(chunker="as run", k=5)
+    ).assign(chunker="merged", k=5)
     kept = thesis.reaching(rows).groupby("N")["question_id"].agg("".join)
     assert kept.to_dict() == {100: "abc", 200: "bc", 300: "c"}
 
