@@ -235,8 +235,8 @@ def test_a_run_with_a_model_has_a_plan_first_and_a_folder_and_a_ledger_of_its_ow
     names += ["--embedder", "ollama:bge-m3", "--limit", "10", "--data", str(tmp_path / "sets")]
     planned = command(*names, "--plan")
     assert not asked
-    # Table 3.2: eleven answers and two prompts of the judge a question; 3.3: six and two
-    for line in ("12_thesis_context_budget: generation, ollama:llama3:8b 110", "total 220"):
+    # a question: one decomposition; Table 3.2: eleven answers and as many grades; 3.3: six and six
+    for line in ("12_thesis_context_budget: generation, ollama:llama3:8b 110", "total 350"):
         assert line in " ".join(planned.split())
     said = command(*names)
     assert said.startswith(planned)
