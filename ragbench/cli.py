@@ -550,6 +550,7 @@ def _lab(folder: str | None = None, *, port: int | None = None, no_browser: bool
 def _lab_command(root: Path, port: int | None, no_browser: bool) -> list[str]:
     # -P: a json.py of the working directory is not imported in place of Python's
     command = [sys.executable, "-P", "-m", "jupyterlab", "--notebook-dir", str(root)]
+    command.append("--ContentsManager.pre_save_hook=ragbench.notebooks.before_saving")
     starts = (*sorted(root.glob("notebooks/00_*.ipynb")), *sorted(root.glob("*.ipynb")))
     if starts:
         command.append(str(starts[0]))

@@ -177,6 +177,16 @@ def _has_parameters(cell: Any) -> bool:
     return "parameters" in cell.metadata.get("tags", [])
 
 
+def before_saving(model: dict[str, Any], **_: Any) -> None:
+    """Keep a notebook's kernel as committed: JupyterLab would write its own version into each that
+    is opened.
+    """
+    if model["type"] == "notebook":
+        metadata = model["content"]["metadata"]
+        if metadata.get("kernelspec", {}).get("name") == "python3":
+            metadata.update(_KERNEL)
+
+
 def _tidy(book: Any) -> None:
     """Drop what differs from run to run without meaning: timings, kernel version, widget state,
     random ids of styled tables.

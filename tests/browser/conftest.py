@@ -150,6 +150,7 @@ def lab(chromium, tmp_path_factory):
         "jupyterlab",
         "--no-browser",
         f"--ServerApp.root_dir={folder}",
+        "--ContentsManager.pre_save_hook=ragbench.notebooks.before_saving",
         "--ServerApp.ip=127.0.0.1",
         f"--ServerApp.port={port}",
         "--ServerApp.port_retries=0",
