@@ -8,6 +8,7 @@ are written ``{name}``.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
@@ -126,11 +127,18 @@ def names_demonstration(written: str, template: str, prompt: str) -> bool:
     >>> names_demonstration("Who built the bridge at Tarn?", template, prompt)
     True
     """
+    words = set(re.findall(r"\w+", written))
+    copied = _names_of_demonstrations(template) & words
+    return any(prompt.count(name) == template.count(name) for name in copied)
+
+
+@functools.lru_cache
+def _names_of_demonstrations(template: str) -> frozenset[str]:
+    """Return the names in a template's demonstrations; one template is asked about many replies."""
     names: set[str] = set()
     for demonstration in _DEMONSTRATION.findall(template):
         names.update(_NAME.findall(demonstration))
-    words = set(re.findall(r"\w+", written))
-    return any(prompt.count(name) == template.count(name) for name in names & words)
+    return frozenset(names)
 
 
 def fill_prompt(text: str, **fields: str) -> str:
