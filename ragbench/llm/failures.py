@@ -237,9 +237,10 @@ _SECRET_NAME = re.compile(
     r"(api|subscription|access|private).?key|authori[sz]ation|secret|password|credential|cookie|token$|^auth$",
     re.IGNORECASE,
 )
-# Error texts of servers repeat keys in part ("Incorrect API key provided: sk-ab***yz").
+# Error texts of servers repeat keys in part ("Incorrect API key provided: sk-ab***yz"). A name and
+# tag before the twelve digits of a digest are a model, not a user and a password.
 _KEY_LIKE = re.compile(
-    r"\bsk-[\w*.\-]{4,}|(?i:bearer)\s+[\w.~+/\-]{8,}=*|\bBasic\s+(?=\S*[A-Z0-9=])[\w+/]{4,}=*|(?<=//)[^/\s@]+(?=@)|[\w.%-]+:[^/\s@]+(?=@)"
+    r"\bsk-[\w*.\-]{4,}|(?i:bearer)\s+[\w.~+/\-]{8,}=*|\bBasic\s+(?=\S*[A-Z0-9=])[\w+/]{4,}=*|(?<=//)[^/\s@]+(?=@)|[\w.%-]+:[^/\s@]+(?=@(?![0-9a-f]{12}\b))"
 )
 # Escape codes, carriage returns, marks that turn the direction of writing, and what UTF-8 cannot
 # hold.

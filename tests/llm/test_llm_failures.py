@@ -244,6 +244,10 @@ def test_what_looks_like_a_key_is_hidden_in_errors_though_nobody_gave_it():
         ("Incorrect API key provided: sk-ab***yz12.", "Incorrect API key provided: [secret]"),
         ("got Bearer abcdefghij", "got [secret]"),
         ("risk-free", "risk-free"),
+        ("proxy ann:pa55@10.0.0.1 refused", "proxy [secret]@10.0.0.1 refused"),
+        ("http://ann:pa55@0123456789ab:80/v1", "http://[secret]@0123456789ab:80/v1"),
+        # a model's tag and digest, which manifests keep, are no user and password
+        ("all-minilm:latest@336ef21e5198", "all-minilm:latest@336ef21e5198"),
     ):
         assert redact(words) == shown
 
