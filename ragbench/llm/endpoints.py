@@ -353,6 +353,7 @@ class _OllamaEndpoint(Endpoint):
         self._bound_is_the_steps = False  # num_predict: the model names none
         self._modelfile_has_bound = False
         self._counts_cached = False  # tokens in the server's cache are not counted again
+        self._look_ends = 0.0  # by time.monotonic(), for the list and the check together
 
     def _options_of(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         options = _set_fields(self.chat, ("format", "logprobs", "top_logprobs"))
@@ -368,6 +369,7 @@ class _OllamaEndpoint(Endpoint):
             self.options["options"]["num_predict"] = num_predict
 
     def fetch_digest(self) -> str:
+        self._look_ends = time.monotonic() + self.server.ask_s
         try:
             listed = self.server.models()
         except Exception as error:
@@ -403,7 +405,7 @@ class _OllamaEndpoint(Endpoint):
         self.weights = redact(", ".join(filter(None, facts)))
 
     def check(self) -> None:
-        end = time.monotonic() + self.server.ask_s
+        end = self._look_ends
         try:
             self.version = str(self.server.say("/api/version", end).get("version", ""))
             shown = self.server.say("/api/show", end, model=self.name)

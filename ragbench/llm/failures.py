@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import html
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -268,7 +269,7 @@ def sounds_secret(name: str, of: str = "") -> bool:
 
 def mask(text: str, secrets: Iterable[str]) -> str:
     """Hide secrets in a text, in the forms that a server can echo: plain, in a URL, in JSON, in
-    HTML, in base64.
+    HTML or two of these, in base64, in hexadecimal digits.
     """
     forms = {form for secret in secrets for form in _forms(secret)}
     for form in sorted(forms, key=len, reverse=True):
@@ -276,17 +277,48 @@ def mask(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
-def _forms(secret: str) -> set[str]:
-    of_json = json.dumps(secret)[1:-1]
-    forms = {secret, html.escape(secret), of_json, of_json.replace("/", "\\/")}
-    for of_url in (quote(secret, safe=""), quote(secret)):
-        forms |= {of_url, re.sub("%..", lambda code: code[0].lower(), of_url)}
+def _in_json(text: str) -> str:
+    return json.dumps(text)[1:-1]
+
+
+def _in_json_of_go(text: str) -> str:
+    signs = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
+    return _in_json(text).translate(str.maketrans(signs))
+
+
+def _in_html_of_go(text: str) -> str:
+    return html.escape(text).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")
+
+
+def _in_url(text: str) -> str:
+    return quote(text, safe="")
+
+
+_ENCODERS: tuple[Callable[[str], str], ...] = (
+    html.escape,
+    _in_html_of_go,
+    _in_json,
+    _in_json_of_go,
+    lambda text: _in_json(text).replace("/", "\\/"),
+    _in_url,
+    quote,
+    lambda text: re.sub("%..", lambda code: code[0].lower(), _in_url(text)),
+)
+
+
+@functools.lru_cache(maxsize=64)
+def _forms(secret: str) -> frozenset[str]:
+    forms = {secret}
+    for _ in range(2):  # also JSON in JSON, a URL in a URL
+        forms.update([encode(form) for form in forms for encode in _ENCODERS])
+    of_bytes = secret.encode("utf-8", "replace")
+    forms |= {of_bytes.hex(), of_bytes.hex().upper()}
     for before in range(3):  # places in the three bytes that four letters stand for
-        packed = base64.b64encode(b"\0" * before + secret.encode("utf-8", "replace")).decode()
+        packed = base64.b64encode(b"\0" * before + of_bytes).decode()
         # without the letters that its neighbours change
         inside = re.sub(r".=+$", "", packed[(0, 2, 3)[before] :])
         forms |= {inside, inside.replace("+", "-").replace("/", "_")}
-    return forms
+    return frozenset(forms)
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:

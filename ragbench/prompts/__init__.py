@@ -22,7 +22,9 @@ _FOLDER = Path(__file__).parent
 _MARK = "---"  # opens and closes a header
 # from "For instance" or "Example 1." to the next empty line
 _DEMONSTRATION = re.compile(r"(?:^Example|\bFor instance)\b.*?(?=\n\n|\Z)", re.M | re.S)
-_NAME = re.compile(r"(?<=[\w,] )[A-Z]\w{2,}")  # a capital letter within a sentence
+# A capital letter within a sentence; in Chinese a family name and 某, as courts write it.
+_NAME = re.compile(r"(?<=[\w,] )[A-Z]\w{2,}|[\u4e00-\u9fff]某")
+_WORD = re.compile(r"[^\W\u4e00-\u9fff]+|[\u4e00-\u9fff]某")
 _HEADER = re.compile(rf"{_MARK}[ \t]*\n(.*?)^{_MARK}[ \t]*(?:\n|\Z)(.*)", re.DOTALL | re.MULTILINE)
 
 
@@ -127,8 +129,7 @@ def names_demonstration(written: str, template: str, prompt: str) -> bool:
     >>> names_demonstration("Who built the bridge at Tarn?", template, prompt)
     True
     """
-    words = set(re.findall(r"\w+", written))
-    copied = _names_of_demonstrations(template) & words
+    copied = _names_of_demonstrations(template) & set(_WORD.findall(written))
     return any(prompt.count(name) == template.count(name) for name in copied)
 
 

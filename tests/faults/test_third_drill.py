@@ -190,6 +190,23 @@ def test_what_is_asked_beside_the_prompts_ends_by_the_deadline_and_is_said(
     assert reply.ok or "no list of its models after 1 s" in str(reply.error)
 
 
+def test_the_list_of_models_and_the_look_at_one_share_a_deadline(fake):
+    list_models = fake.others["/api/tags"]
+    waits = [1.2]  # before the first list
+
+    def slow_list(body):
+        if waits:
+            time.sleep(waits.pop())
+        return list_models(body)
+
+    fake.others["/api/tags"] = slow_list
+    fake.silent = ("/api/show",)
+    start = time.monotonic()
+    (reply,) = ask(fake.model("ollama:llama3:8b", deadline_s=2), ["p"], retries=0, **FAST)
+    assert reply.ok
+    assert time.monotonic() - start < 2.8  # not 1.2 and 2 more
+
+
 @pytest.mark.posix
 def test_a_server_that_takes_no_connection_is_down():
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listening:
@@ -324,6 +341,7 @@ def test_a_lock_that_another_process_keeps_is_waited_for_and_named(tmp_path, fak
 # -- secrets
 
 SECRET = 'k3y with/odd+signs"in it'
+MORE_SIGNS = """k3y<with>odd&signs"in'it"""
 
 
 @pytest.mark.parametrize(
@@ -345,6 +363,23 @@ def test_a_secret_is_hidden_in_every_form_that_a_server_can_echo(form):
     assert "[secret]" in shown
     assert SECRET[4:12] not in shown
     assert form[8:20] not in shown
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        quote(quote(MORE_SIGNS, safe=""), safe=""),
+        json.dumps(json.dumps(MORE_SIGNS)[1:-1])[1:-1],
+        json.dumps(html.escape(MORE_SIGNS))[1:-1],
+        # as servers in Go write them
+        "k3y\\u003cwith\\u003eodd\\u0026signs\\\"in'it",
+        "k3y&lt;with&gt;odd&amp;signs&#34;in&#39;it",
+        MORE_SIGNS.encode().hex(),
+        MORE_SIGNS.encode().hex().upper(),
+    ],
+)
+def test_a_secret_is_hidden_though_it_was_written_twice_by_go_or_in_digits(form):
+    assert redact(f"refused: {form}!", [MORE_SIGNS]) == "refused: [secret]!"
 
 
 OWN = "mine-0123456789"

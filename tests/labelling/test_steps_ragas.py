@@ -134,6 +134,17 @@ def test_each_step_with_a_demonstration_leaves_what_is_copied_from_it_unread(
     assert f"1 of 1 labels ({step}) name what only the demonstration" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("answer", "is_read"),
+    [("张某因盗窃罪被判刑。", False), ("李林某因盗窃罪被判刑。", True), ("被告人为林某。", True)],
+)
+def test_a_chinese_name_of_the_demonstration_is_told_as_well(answer, is_read):
+    keypoints = {"keypoints": ["被判刑。", "罪名为盗窃罪。", "被告人林某自首。"]}
+    with serve(lambda prompt: keypoints) as server:
+        (label,) = extract_keypoints(server.model(), ["谁？"], [answer], **QUIET)
+    assert (label is not None) == is_read
+
+
 def test_a_derived_question_that_is_copied_from_an_example_is_left_out(caplog):
     derived = "How high is it?\nHow long is the river Orle?\nWhere does Otto Brisk live?"
     with serve(lambda prompt: derived) as server:
