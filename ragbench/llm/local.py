@@ -132,6 +132,9 @@ class LocalServer:
         path = self._existing()
         if importlib.util.find_spec("xllamacpp") is None:
             raise self._failure("the package xllamacpp is not installed", _GET_SERVER)
+        if sha256_of(path) != self.digest():
+            what = f"{path} is not the file whose sha256 was noted, though size and time are"
+            raise self._failure(what, "get it again; if the change is meant, touch it")
         settings = {"path": str(path), "alias": self.name, "num_ctx": self.num_ctx, "key": self.key}
         # -P: a file of the working folder is not imported in place of a module
         command = [sys.executable, "-P", "-m", "ragbench.llm.local"]

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -195,6 +195,18 @@ def _written_files(folder: Path) -> list[Path]:
     return [*files.values()]
 
 
+def _refuse_others(folder: Path, new: Iterable[Path], earlier: Sequence[Path]) -> None:
+    """Raise ConfigError where a new file would take the place of one that no export wrote."""
+    others = [str(path.relative_to(folder)) for path in new if path.exists()]
+    others = [name for name in others if folder / name not in earlier]
+    if others:
+        raise ConfigError(
+            f"in {folder} stand files of your own under names of the export: {', '.join(others)}",
+            "names that no file of yours has",
+            "rename or move them, or choose another folder for --to",
+        )
+
+
 def _write(report: _Report, to: str | os.PathLike[str]) -> _Report:
     """Write all parts beside the folder, then move them into it.
 
@@ -207,8 +219,12 @@ def _write(report: _Report, to: str | os.PathLike[str]) -> _Report:
         _fill(new, report)
         report.files = _sign(new, report)
         with _alone(target):
-            for path in _written_files(target):
+            earlier = _written_files(target)
+            _refuse_others(target, [target / name for name in report.files], earlier)
+            for path in earlier:
                 path.unlink()
+            target.mkdir(exist_ok=True)
+            os.replace(new / MARKER, target / MARKER)  # first: a kill leaves no file that it lacks
             shutil.copytree(new, target, dirs_exist_ok=True, copy_function=os.replace)
     report.folder = Path(to).expanduser()
     return report

@@ -2,6 +2,8 @@
 
 import asyncio
 import base64
+import dataclasses
+import hashlib
 import html
 import json
 import os
@@ -31,6 +33,7 @@ from ragbench.llm.wire import OllamaServer, full_address
 from ragbench.prompts import load_prompt
 from ragbench.records import Question
 from ragbench.rows import load_rows
+from ragbench.weights import RERANKER
 
 FAST = {"progress": False, "backoff_s": 0.01}
 
@@ -535,16 +538,45 @@ def test_flipped_bits_with_the_files_time_kept_end_the_run(tmp_path, monkeypatch
     monkeypatch.setenv("RAGBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(embedding, "_intact", embedding._intact.__wrapped__)
     embedding.MiniLM().embed_array(["a"])
-    file = folder / "model.safetensors"
-    times = file.stat()
-    with file.open("r+b") as weights:
-        weights.seek(5_000_000)
-        part = weights.read(200)
-        weights.seek(5_000_000)
-        weights.write(bytes(each ^ 1 for each in part))
-    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    flip_bits(folder / "model.safetensors", 5_000_000)
     with pytest.raises(DataError, match="was changed"):
         embedding.MiniLM().embed_array(["a"])
+
+
+def flip_bits(file, start):
+    times = file.stat()
+    with file.open("r+b") as weights:
+        weights.seek(start)
+        part = weights.read(200)
+        weights.seek(start)
+        weights.write(bytes(each ^ 1 for each in part))
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def test_flipped_bits_of_the_reranker_are_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("OF_TEST", str(tmp_path))
+    monkeypatch.setenv("RAGBENCH_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "model.onnx"
+    file.write_bytes(bytes(1000))
+    right = {file.name: hashlib.sha256(bytes(1000)).hexdigest()}
+    weights = dataclasses.replace(RERANKER, published=right, variable="OF_TEST")
+    assert weights.verified() == tmp_path
+    weights.digests(tmp_path)  # remembered
+    flip_bits(file, 400)
+    with pytest.raises(DataError, match=r"model\.onnx was changed"):
+        weights.verified()
+
+
+def test_flipped_bits_of_a_local_model_end_the_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "own.gguf"
+    file.write_bytes(bytes(1000))
+    model = chat_model(f"gguf:{file}")
+    Endpoint.of(model).fetch_digest()  # remembered
+    flip_bits(file, 400)
+    (reply,) = ask(model, ["p"], retries=0, **FAST)
+    assert reply.error.kind == "no_model"
+    assert "is not the file whose sha256 was noted" in str(reply.error)
 
 
 def test_a_note_of_a_digest_that_was_cut_is_made_anew(tmp_path, monkeypatch):

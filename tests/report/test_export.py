@@ -3,6 +3,7 @@ file of others.
 """
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -526,6 +527,36 @@ def test_a_file_that_was_edited_in_an_export_is_named_and_not_overwritten(run, o
     export(run, out)
     assert methods.read_text() == written
     assert (out / "my_methods.md").exists()
+
+
+def test_a_file_of_ones_own_under_the_name_of_a_new_table_is_not_overwritten(run, out):
+    mine = out / "tables" / "overview_by_kind.csv"
+    assert not mine.exists()
+    mine.write_text("my numbers")
+    before = {path: path.read_bytes() for path in out.rglob("*.*")}
+    with pytest.raises(ConfigError, match=r"files of your own .*: tables/overview_by_kind\.csv\n"):
+        export(run, out, by="kind")
+    assert {path: path.read_bytes() for path in out.rglob("*.*")} == before
+
+
+@pytest.mark.parametrize("moved", range(4))
+def test_an_export_that_was_killed_while_files_moved_is_no_edit(run, out, monkeypatch, moved):
+    move, files = os.replace, []
+
+    def killed(source, target):
+        if f".{out.name}." in str(source):
+            files.append(target)
+            if len(files) > moved:
+                raise KeyboardInterrupt
+        move(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ragbench.report.export.os.replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            export(run, out, by="kind")
+    assert files
+    written = export(run, out, by="kind").files
+    assert all((out / name).is_file() for name in written)
 
 
 @pytest.mark.parametrize(
