@@ -37,7 +37,7 @@ from ragbench.paths import cache_dir, packaged_data, results_dir, sha256_of, wri
 from ragbench.records import Answer, Chunk, Dataset, Document, Grade, Hit, Question
 from ragbench.retrieval import Gold, llm_decomposer
 from ragbench.retrieval.base import ranked
-from ragbench.rows import as_frame, measure_answers
+from ragbench.rows import Row, measure_answers
 from ragbench.stats import Interval, ppi_shares
 from ragbench.stats.clusters import document_clusters
 
@@ -356,7 +356,7 @@ def rows(name: str, grid: str) -> pd.DataFrame:
     facts = manifest(name)
     covered = facts["grids"][grid]["questions"]
     if not covered:
-        return as_frame([])
+        return Row.frame([])
     folder = results_dir(FOLDER, f"{name}-{grid}-{facts['file']['sha256'][:8]}")
     # notebooks that run side by side replay the same grid into the same folder
     with FileLock(f"{folder}.lock"), replay(name) as cassette:

@@ -26,7 +26,7 @@ from ragbench.errors import ConfigError, check_known
 from ragbench.records import Chunk, Document, check_records
 from ragbench.text.languages import UNSPACED
 from ragbench.text.sentences import SENTENCES, Span, sentence_spans
-from ragbench.text.tokens import default_tokenizer, token_offsets
+from ragbench.text.tokens import TokenOffsets, default_tokenizer
 
 _RUN = {
     "window": 3,
@@ -83,7 +83,7 @@ def _token_starts(text: str) -> np.ndarray:
     starts = [np.empty(0, np.int64)]
     for first in range(0, len(pieces), _PIECES):
         batch = pieces[first : first + _PIECES]
-        offsets = token_offsets(tokenizer, [piece[0] for piece in batch])
+        offsets = TokenOffsets.spans(tokenizer, [piece[0] for piece in batch])
         for piece, spans in zip(batch, offsets, strict=True):
             in_piece = np.array([start for start, _ in spans], np.int64)
             starts.append(piece.start() + in_piece)

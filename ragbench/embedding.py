@@ -232,12 +232,12 @@ class _OllamaEmbedder(_Arrays):
         return f"{full_name}@{digest[:12]}"
 
     def _request(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        from ragbench.llm.failures import from_exception
+        from ragbench.llm.failures import CallError
 
         try:
             return call(*arguments, **options)
         except Exception as error:  # of httpx, ollama, json and pydantic
-            kind, words, _ = from_exception(error)
+            kind, words, _ = CallError.signs(error)
             if isinstance(error, ValueError | LookupError | TypeError):
                 kind = "unusable"
                 words = f"{type(error).__name__}: {str(error)[:200]}"

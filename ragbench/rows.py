@@ -145,6 +145,25 @@ class Row:
         known = {name: value for name, value in record.items() if value is not None}
         return _reader().validate_python(known)
 
+    @staticmethod
+    def frame(rows: Sequence[Row]) -> pd.DataFrame:
+        """Return rows as a data frame, whole numbers as ``Int64``, with the columns of ``meta``."""
+        columns = {}
+        for name in _COLUMNS:
+            cells = [getattr(row, name) for row in rows]
+            values = pd.Series(cells, dtype=object)
+            kind = _TYPES.get(name, "str")
+            if kind in _KINDS:
+                columns[name] = values.astype(_KINDS[kind])
+                continue
+            columns[name] = values.where(values.notna(), np.nan)
+            # half of a surrogate pair fits no string of pyarrow
+            with contextlib.suppress(UnicodeEncodeError):
+                columns[name] = columns[name].infer_objects()
+        for name in dict.fromkeys(name for row in rows for name in row.meta):
+            columns.setdefault(name, [row.meta.get(name) for row in rows])
+        return pd.DataFrame(columns)
+
 
 @functools.cache
 def _reader() -> TypeAdapter[Row]:
@@ -176,25 +195,6 @@ def open_file(path: Path) -> BinaryIO:
             "a file of a run",
             "check its rights, or delete it",
         ) from None
-
-
-def as_frame(rows: Sequence[Row]) -> pd.DataFrame:
-    """Return rows as a data frame, whole numbers as ``Int64``, with the columns of ``meta``."""
-    columns = {}
-    for name in _COLUMNS:
-        cells = [getattr(row, name) for row in rows]
-        values = pd.Series(cells, dtype=object)
-        kind = _TYPES.get(name, "str")
-        if kind in _KINDS:
-            columns[name] = values.astype(_KINDS[kind])
-            continue
-        columns[name] = values.where(values.notna(), np.nan)
-        # half of a surrogate pair fits no string of pyarrow
-        with contextlib.suppress(UnicodeEncodeError):
-            columns[name] = columns[name].infer_objects()
-    for name in dict.fromkeys(name for row in rows for name in row.meta):
-        columns.setdefault(name, [row.meta.get(name) for row in rows])
-    return pd.DataFrame(columns)
 
 
 def folder_name(name: str) -> str:
@@ -341,7 +341,7 @@ def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
             "run the experiment again",
             stacklevel=2,
         )
-    return as_frame(rows)
+    return Row.frame(rows)
 
 
 def load_run(run: str | os.PathLike[str]) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -360,7 +360,7 @@ def load_run(run: str | os.PathLike[str]) -> tuple[pd.DataFrame, dict[str, Any]]
             "rows and manifest of one run",
             "run the experiment again",
         )
-    return as_frame(rows), manifest
+    return Row.frame(rows), manifest
 
 
 def _system_names(rows: pd.DataFrame) -> pd.Series:

@@ -41,13 +41,7 @@ from ragbench.llm import Cassette, Plan, chat_model, plan
 from ragbench.llm.asking import AskOptions
 from ragbench.llm.endpoints import Endpoint
 from ragbench.llm.models import TWO_WAYS
-from ragbench.metrics.table import (
-    METRICS,
-    Metric,
-    find_numbers,
-    grade_metrics,
-    lower_is_better,
-)
+from ragbench.metrics.table import METRICS, Metric, grade_metrics, lower_is_better
 from ragbench.prompts import Prompt
 from ragbench.records import GRADES, Answer, Question
 from ragbench.rows import MANIFEST, ROWS, answers_of, load_rows
@@ -93,7 +87,7 @@ class Scores(pd.DataFrame):
     @property
     def sources(self) -> dict[str, str]:
         """The paper and equation of each number."""
-        known = {column: METRICS[name].source for column, (name, _) in find_numbers().items()}
+        known = {column: METRICS[name].source for column, (name, _) in Metric.find().items()}
         known |= self.facts.get("sources", {})
         return {column: known.get(column, "of this study") for column in self.numbers}
 
@@ -499,7 +493,7 @@ def metric_table() -> pd.DataFrame:
     """
     lower = lower_is_better()
     rows = []
-    for column, (name, _) in find_numbers().items():
+    for column, (name, _) in Metric.find().items():
         metric = METRICS[name]
         needed = _needed(name, lambda _: False)
         labels = ", ".join(need for need in metric.needs if need in LABELS)
@@ -527,7 +521,7 @@ def _prepare(
     """Return the rows in our names, the numbers that can be computed, and in words what is left
     out.
     """
-    numbers = find_numbers(metrics)
+    numbers = Metric.find(metrics)
     table = _read_rows(rows, columns)
     if "judge_scale" in table and table["judge_scale"].notna().any():
         numbers = _of_scales(numbers, table)
@@ -753,7 +747,7 @@ def check_metrics(metrics: Sequence[str], labels: Any, are_answered: bool, are_g
     Raises ConfigError where that leaves none, and for metrics of answers where nobody gives any.
     """
     existing = ["grade"] if are_graded else []
-    numbers, left_out = _without_labels(find_numbers(metrics), existing, labels)
+    numbers, left_out = _without_labels(Metric.find(metrics), existing, labels)
     for column, (name, _) in numbers.items():
         if not are_answered and "answer" in _missing_columns(name, ()):
             raise ConfigError(

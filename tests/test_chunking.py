@@ -20,7 +20,7 @@ from ragbench.chunking import segment, semantic_chunks, sentence_chunks, split_c
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Document
 from ragbench.text.sentences import sentence_spans
-from ragbench.text.tokens import default_tokenizer, token_offsets, truncate
+from ragbench.text.tokens import TokenOffsets, default_tokenizer, truncate
 
 
 def topics():
@@ -172,7 +172,7 @@ def test_a_text_of_chinese_sentences_is_cut_where_its_subject_changes():
 
 def test_a_long_text_that_is_tokenised_in_pieces_is_cut_as_a_whole():
     text = " ".join(f"{'abcdefghij'[i % 10]}{i}" for i in range(60_000))  # 400,000 characters
-    (offsets,) = token_offsets(default_tokenizer(), [text])
+    (offsets,) = TokenOffsets.spans(default_tokenizer(), [text])
     chunks = token_chunks([doc(text)], 100, 0.0, words=False)
     starts = [offsets[i][0] for i in range(0, len(offsets), 100)]
     assert [text.index(chunk.text[:40]) for chunk in chunks[:50]] == starts[:50]

@@ -17,7 +17,7 @@ import ragbench as rb
 from ragbench import scoring, widgets
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.labelling.checkers import ModelChecker
-from ragbench.metrics.table import METRICS, Metric, find_numbers, grade_metrics
+from ragbench.metrics.table import METRICS, Metric, grade_metrics
 from ragbench.prompts import prompt_scale
 from ragbench.records import Chunk, Hit
 from ragbench.report.export import export_scores
@@ -250,10 +250,10 @@ def test_groups_single_numbers_and_shared_names_are_resolved():
         "keypoints_hallucination", "irrelevance", "wrong_abstention", "contradicted", "not_in_reference",
     }  # fmt: skip
     lexical = "exact_match contained token_f1 rouge_l bleu"
-    assert [*find_numbers(["lexical"])] == lexical.split()
-    of_ragas = find_numbers(["claim_recall", "ragas"])["ragas_faithfulness"]
+    assert [*Metric.find(["lexical"])] == lexical.split()
+    of_ragas = Metric.find(["claim_recall", "ragas"])["ragas_faithfulness"]
     assert of_ragas == ("ragas", "faithfulness")
-    assert [*find_numbers(["claim_recall", "f1", "claim_recall"])] == ["claim_recall", "f1"]
+    assert [*Metric.find(["claim_recall", "f1", "claim_recall"])] == ["claim_recall", "f1"]
 
 
 SKY = "the wide sky is always blue"

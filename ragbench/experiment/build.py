@@ -32,26 +32,26 @@ class Built:
     # by data, chunker and retriever
     retrievers: dict[tuple[str, str, str], Any] = field(default_factory=dict)
 
-
-def build(experiment: Grid) -> Built:
-    """Load the data, cut their documents, and build the retrievers over the chunks."""
-    built = Built()
-    for data, source in experiment.data.items():
-        dataset = _load(data, source)
-        built.data[data] = dataset
-        searches = dict.fromkeys(cell.search[:2] for cell in experiment.cells(data) if cell.N)
-        for chunker in dict.fromkeys(chunker for chunker, _ in searches):
-            try:
-                chunks = list(experiment.chunker[chunker](dataset.documents))
-            except NotOnDiskError as error:
-                built.not_cut[data, chunker] = error
-            else:
-                built.chunks[data, chunker] = chunks
-        for chunker, retriever in searches:
-            if (data, chunker) in built.chunks:
-                engine = experiment.retriever[retriever](built.chunks[data, chunker])
-                built.retrievers[data, chunker, retriever] = _with_data(engine, dataset)
-    return built
+    @classmethod
+    def of(cls, experiment: Grid) -> Built:
+        """Load the data, cut their documents, and build the retrievers over the chunks."""
+        built = cls()
+        for data, source in experiment.data.items():
+            dataset = _load(data, source)
+            built.data[data] = dataset
+            searches = dict.fromkeys(cell.search[:2] for cell in experiment.cells(data) if cell.N)
+            for chunker in dict.fromkeys(chunker for chunker, _ in searches):
+                try:
+                    chunks = list(experiment.chunker[chunker](dataset.documents))
+                except NotOnDiskError as error:
+                    built.not_cut[data, chunker] = error
+                else:
+                    built.chunks[data, chunker] = chunks
+            for chunker, retriever in searches:
+                if (data, chunker) in built.chunks:
+                    engine = experiment.retriever[retriever](built.chunks[data, chunker])
+                    built.retrievers[data, chunker, retriever] = _with_data(engine, dataset)
+        return built
 
 
 def _with_data(engine: Any, dataset: Dataset) -> Any:
@@ -98,17 +98,17 @@ class Person:
         servers = [[*place, count] for place, count in sorted(self.servers.items())]
         return {**self.facts.to_dict(), "servers": servers, **self.limits}
 
+    @classmethod
+    def meet(cls, experiment: Grid, cassette: Cassette | None) -> People:
+        """Ask the servers of the chat models who they are."""
+        bounds = {"generator": BOUNDS["text"], "judge": grade_bound(experiment.per_prompt)}
+        people = {}
+        for axis, bound in bounds.items():
+            for name, value in getattr(experiment, axis).items():
+                if is_model(value):
+                    facts = Endpoint.identified(value, cassette, num_predict=bound)
+                    people[axis, name] = cls(facts)
+        return people
+
 
 People = Mapping[tuple[str, str], Person]  # the chat models, by axis and name
-
-
-def meet(experiment: Grid, cassette: Cassette | None) -> People:
-    """Ask the servers of the chat models who they are."""
-    bounds = {"generator": BOUNDS["text"], "judge": grade_bound(experiment.per_prompt)}
-    people = {}
-    for axis, bound in bounds.items():
-        for name, value in getattr(experiment, axis).items():
-            if is_model(value):
-                facts = Endpoint.identified(value, cassette, num_predict=bound)
-                people[axis, name] = Person(facts)
-    return people

@@ -19,7 +19,7 @@ from ragbench.data.files import read_text
 from ragbench.errors import ConfigError, RagbenchError, unknown
 from ragbench.experiment.grid import Grid
 from ragbench.experiment.plan import plan_experiment
-from ragbench.experiment.run import run_experiment
+from ragbench.experiment.run import Run
 from ragbench.llm import Plan
 
 
@@ -127,7 +127,7 @@ class Experiment(Grid):
         Raises ConfigError, DataError or ModelError for what stops the whole run: no server of a
         model, too many prompts failed by the servers, two processes on one run, a full disk.
         """
-        return run_experiment(self, executor, progress)
+        return Run.execute(self, executor, progress)
 
 
 def _in_words(error: ValidationError) -> ConfigError:

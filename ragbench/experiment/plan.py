@@ -12,7 +12,7 @@ from typing import Any
 
 from ragbench.embedding import CachedEmbeddings
 from ragbench.experiment.axes import NONE, is_model
-from ragbench.experiment.build import Built, build, meet
+from ragbench.experiment.build import Built, Person
 from ragbench.experiment.grid import Grid
 from ragbench.experiment.run import Run
 from ragbench.labelling.grades import group_answers
@@ -20,7 +20,7 @@ from ragbench.llm import Cassette, Plan, PlannedStep, plan
 from ragbench.onnx_models import cores
 from ragbench.records import GRADES, Answer
 from ragbench.retrieval.base import inner_searches
-from ragbench.rows import Row, as_frame
+from ragbench.rows import Row
 from ragbench.scoring import check_metrics, plan_score
 
 _UNKNOWN = "what of it is recorded is known once vectors and decompositions are there"
@@ -35,7 +35,7 @@ def plan_experiment(experiment: Grid) -> Plan:
     under the keys that the run will look up; NaN where these cannot be known yet.
     """
     with CachedEmbeddings.only_from_disk(), experiment.open_cassette(make=False) as cassette:
-        built = build(experiment)
+        built = Built.of(experiment)
         planned = _embeddings(built)
         for data, of_data in built.data.items():
             searches = {cell.search for cell in experiment.cells(data) if cell.N}
@@ -174,7 +174,7 @@ def _recorded_rows(experiment: Grid, built: Built, cassette: Cassette | None) ->
             cassette = Cassette(Path(empty) / "empty.sqlite")
         if cassette.mode == "record":
             cassette = stack.enter_context(Cassette(cassette.path, "replay"))
-        people = meet(experiment, cassette)
+        people = Person.meet(experiment, cassette)
         pool = stack.enter_context(ThreadPoolExecutor(cores()))
         run = Run(experiment, built, people, cassette, pool, options, only_recorded=True)
         return [row for rows in run.rows() for row in rows]
@@ -213,7 +213,7 @@ def _labels(experiment: Grid, cassette: Cassette | None, rows: Sequence[Row] | N
     for is_recorded, part in parts.items():
         if part:
             planned += plan_score(
-                as_frame(part),
+                Row.frame(part),
                 experiment.metrics,
                 experiment.labels,
                 cassette=cassette,

@@ -29,7 +29,7 @@ from tqdm.auto import tqdm
 from ragbench.data.relevance import judgements
 from ragbench.errors import ConfigError, ModelError
 from ragbench.experiment.axes import NONE
-from ragbench.experiment.build import Built, People, Person, build, meet
+from ragbench.experiment.build import Built, People, Person
 from ragbench.experiment.grid import Cell, Grid
 from ragbench.experiment.manifest import RunFiles
 from ragbench.generation import generate
@@ -42,7 +42,7 @@ from ragbench.onnx_models import cores
 from ragbench.prompts import prompt_hash
 from ragbench.records import Answer, Failure, Grade, Hit, Question, as_id
 from ragbench.retrieval.base import inner_searches
-from ragbench.rows import Row, as_frame, no_room
+from ragbench.rows import Row, no_room
 from ragbench.text.tokens import TokenOffsets, joined_cutoffs, texts_before
 
 BLOCK_OF_QUESTIONS = 500  # questions whose rows are written together
@@ -103,6 +103,24 @@ class Run:
                     _answer(self, by_id, rows)
                     _grade(self, by_id, rows)
                 yield rows
+
+    @classmethod
+    def execute(cls, experiment: Grid, executor: Executor | None, progress: bool) -> pd.DataFrame:
+        """Make, write and return the rows of an `Experiment`; see its ``run``."""
+        options = {
+            "concurrency": experiment.concurrency,
+            "progress": progress,
+            **experiment.options,
+        }
+        pool = executor or ThreadPoolExecutor(cores(), thread_name_prefix="ragbench")
+        with _alone(experiment), experiment.open_cassette() as cassette:
+            try:
+                people = Person.meet(experiment, cassette)
+                run = cls(experiment, Built.of(experiment), people, cassette, pool, options)
+                return Row.frame(_written(run, progress))
+            finally:
+                if executor is None:
+                    pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _block_size(cells: Sequence[Cell]) -> int:
@@ -584,20 +602,6 @@ def _check_servers(run: Run, step: str, rows: Sequence[Row]) -> None:
 
 
 # -- the whole
-
-
-def run_experiment(experiment: Grid, executor: Executor | None, progress: bool) -> pd.DataFrame:
-    """Make, write and return the rows of an `Experiment`; see its ``run``."""
-    options = {"concurrency": experiment.concurrency, "progress": progress, **experiment.options}
-    pool = executor or ThreadPoolExecutor(cores(), thread_name_prefix="ragbench")
-    with _alone(experiment), experiment.open_cassette() as cassette:
-        try:
-            people = meet(experiment, cassette)
-            run = Run(experiment, build(experiment), people, cassette, pool, options)
-            return as_frame(_written(run, progress))
-        finally:
-            if executor is None:
-                pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _written(run: Run, progress: bool) -> list[Row]:

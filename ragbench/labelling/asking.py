@@ -65,15 +65,6 @@ def _examples(options: dict[str, Any], columns: Mapping[str, Sequence[Any]]) -> 
     return examples
 
 
-def context_text(context: Context, name: str) -> str:
-    """Return a context as one text, passages a blank line apart.
-
-    ``name`` : of the context, for the message where a passage is not a text.
-    """
-    passages = as_list([context] if isinstance(context, str) else context, name)
-    return "\n\n".join(passage.strip() for passage in passages if passage.strip())
-
-
 @dataclass(frozen=True, slots=True)
 class LabelStep:
     """A label that takes one prompt per example, or per item of it, such as a claim of a text."""
@@ -140,7 +131,7 @@ class LabelStep:
         """Write the prompt of an example; an empty one where the text that it needs is blank."""
         fields = {}
         for field, text in example.texts.items():
-            fields[field] = context_text(text, f"{field} of {example.name}") or self.empty
+            fields[field] = LabelStep.context_text(text, f"{field} of {example.name}") or self.empty
         if self.items:
             fields |= {"count": str(len(example.items)), self.items: _numbered(example.items)}
         return fill_prompt(template, **fields) if fields[self.needs] else ""
@@ -235,6 +226,15 @@ class LabelStep:
                 elif number + 1 in (reply or {}):
                     labels[place, number] = reply[number + 1]
         return labels
+
+    @staticmethod
+    def context_text(context: Context, name: str) -> str:
+        """Return a context as one text, passages a blank line apart.
+
+        ``name`` : of the context, for the message where a passage is not a text.
+        """
+        passages = as_list([context] if isinstance(context, str) else context, name)
+        return "\n\n".join(passage.strip() for passage in passages if passage.strip())
 
 
 def _numbered(claims: Sequence[Claim]) -> str:

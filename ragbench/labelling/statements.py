@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field
 
 from ragbench.data.ragchecker import Claim
 from ragbench.embedding import embed_distinct, make_embedder
-from ragbench.labelling.asking import Context, LabelStep, context_text
+from ragbench.labelling.asking import Context, LabelStep
 from ragbench.metrics.reference_free import (
     ExtractedSentences,
     answer_relevance,
@@ -131,7 +131,7 @@ class ModelRagas:
             if copies is None:
                 extracted.append(None)
                 continue
-            sentences = split_sentences(context_text(context, "context"), "en")
+            sentences = split_sentences(LabelStep.context_text(context, "context"), "en")
             extracted.append(ExtractedSentences.of(copies, sentences))
         return extracted
 

@@ -36,7 +36,7 @@ from pydantic import SecretStr
 
 from ragbench.errors import ConfigError
 from ragbench.llm.cassette import Cassette, canonical
-from ragbench.llm.failures import SILENCE_S, CallError, from_exception, mask, redact, sounds_secret
+from ragbench.llm.failures import SILENCE_S, CallError, mask, redact, sounds_secret
 from ragbench.llm.identity import address_mark, identity, without_secrets
 from ragbench.llm.models import DEADLINE_S, chat_model
 from ragbench.llm.reply import Usage
@@ -305,7 +305,7 @@ class Endpoint:
         """Return any exception as a CallError."""
         if isinstance(error, CallError):
             return error
-        kind, words, status = from_exception(error)
+        kind, words, status = CallError.signs(error)
         if kind == "timeout":
             words = f"not finished after {self.deadline_s:g} s"
         return self.fail(kind, words, status=status)
@@ -377,7 +377,7 @@ class _OllamaEndpoint(Endpoint):
                 return self.pinned_digest  # of a gateway that does not list its models
             if getattr(error, "status_code", 0) == 404:
                 raise self.fail("down", "no Ollama answers there (HTTP 404)") from None
-            if from_exception(error)[0] == "timeout":
+            if CallError.signs(error)[0] == "timeout":
                 what = f"no list of its models after {self.server.ask_s:g} s"
                 raise self.fail("timeout", what, do=_SLOW_SERVER) from None
             raise

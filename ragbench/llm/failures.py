@@ -133,6 +133,31 @@ class CallError(ModelError):
         """Return what is kept of it in answers, grades and rows."""
         return Failure(self.kind, str(CallError(**self.to_dict())))
 
+    @staticmethod
+    def signs(error: BaseException) -> tuple[str, str, int]:
+        """Name the failure behind an exception of a client or a LangChain model: its kind, what it
+        says, HTTP status.
+        """
+        chain = _chain(error)
+        words = _words_of(error)
+        status = next(filter(None, map(_status, chain)), 0)
+        if status < 0:  # an error inside a reply that began with 200
+            return _kind(f"said: {words}"), words, 0
+        raised = {_kind(f"raised {type(link).__name__}"): str(link) for link in chain}
+        if "broken" in raised:  # whatever its status
+            said = _one_line(raised["broken"])
+            return "server", f"the reply broke off or is not JSON ({said})", 0
+        if status >= 300:
+            is_page = words.lower().startswith(("<!doctype", "<html"))
+            page = "a web page: " * is_page
+            return _kind(f"HTTP {status}: {words}"), f"HTTP {status}: {page}{words}", status
+        kind = next((kind for kind in _RAISED if kind in raised), "server")
+        if kind == "down":
+            words = f"no connection ({words})"
+        elif kind == "server":  # an error in the body of a reply with status 200
+            kind = _kind(f"said: {words}")
+        return kind, words, 0
+
 
 # -- from a server's own signs to a kind
 
@@ -161,30 +186,6 @@ _SIGNS = {
     "^raised.*UnicodeEncodeError": "unusable",
 }
 _RAISED = ("down", "timeout", "truncated", "unusable")  # what counts first, of a chain
-
-
-def from_exception(error: BaseException) -> tuple[str, str, int]:
-    """Name the failure behind an exception of a client or a LangChain model: its kind, what it
-    says, HTTP status.
-    """
-    chain = _chain(error)
-    words = _words_of(error)
-    status = next(filter(None, map(_status, chain)), 0)
-    if status < 0:  # an error inside a reply that began with 200
-        return _kind(f"said: {words}"), words, 0
-    raised = {_kind(f"raised {type(link).__name__}"): str(link) for link in chain}
-    if "broken" in raised:  # whatever its status
-        return "server", f"the reply broke off or is not JSON ({_one_line(raised['broken'])})", 0
-    if status >= 300:
-        is_page = words.lower().startswith(("<!doctype", "<html"))
-        page = "a web page: " * is_page
-        return _kind(f"HTTP {status}: {words}"), f"HTTP {status}: {page}{words}", status
-    kind = next((kind for kind in _RAISED if kind in raised), "server")
-    if kind == "down":
-        words = f"no connection ({words})"
-    elif kind == "server":  # an error in the body of a reply with status 200
-        kind = _kind(f"said: {words}")
-    return kind, words, 0
 
 
 def _words_of(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 from ragbench.errors import ConfigError, check_known, unknown
 from ragbench.llm.failures import redact, sounds_secret
 from ragbench.llm.local import LABEL, SMOLLM2, SMOLLM2_SHA256, LocalServer
-from ragbench.llm.wire import OllamaServer, Transport, full_address
+from ragbench.llm.wire import OllamaServer, Transport
 
 DEADLINE_S = 600.0
 NUM_CTX = 8192
@@ -168,7 +168,7 @@ def _openai(name: str, host: str | None, api_key: str | None, settings: dict, op
     api_key = api_key or os.environ.get("OPENAI_API_KEY")
     host = host or os.environ.get("OPENAI_BASE_URL")
     if host:
-        settings["base_url"] = full_address(host, 80, "/v1")
+        settings["base_url"] = Transport.address(host, 80, "/v1")
         settings["wire"] = Transport()
         # Servers of one's own often need no key, but the client insists on one.
         api_key = api_key or "not-needed"

@@ -118,6 +118,35 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if self._inner is not None:
             self._inner.close()
 
+    @staticmethod
+    def address(host: str, port: int, path: str = "") -> str:
+        """Complete an address such as "gpu1", ":11434" or "::1".
+
+        ``port`` and ``path`` are used where none is given (the port only without a scheme).
+        """
+        host = host.strip().strip("'\"").strip()
+        if own_port := re.fullmatch(r"::1:(\d{4,5})", host):
+            host = f"[::1]:{own_port[1]}"  # as people write it; no other machine is meant
+        parts = _ADDRESS.fullmatch(host)
+        if parts is None or not (parts["name"] or parts["port"]) or int(parts["port"] or 0) > 65535:
+            raise ConfigError(
+                f"host={host.rsplit('@', 1)[-1]!r}",
+                "an address such as http://localhost:11434, without user and password",
+                "check the spelling; a password goes into a header, see docs/models.md",
+            )
+        name = parts["name"]
+        if name in ("", "0.0.0.0", "::", "[::]"):
+            name = "127.0.0.1"  # what a server binds to is not where it is reached
+        elif ":" in name:
+            name = f"[{name.strip('[]')}]"
+        if parts["port"]:
+            name += f":{parts['port']}"
+        elif not parts["scheme"]:
+            name += f":{port}"
+        own_path = (parts["path"] or "").rstrip("/")
+        scheme = (parts["scheme"] or "http").lower()
+        return f"{scheme}://{name}{own_path or path}"
+
 
 def within(seconds: float | None, call: Callable[[], httpx.Response]) -> httpx.Response:
     """Return what a call returns, or raise httpx.ReadTimeout; then its thread is left alone."""
@@ -219,35 +248,6 @@ _ADDRESS = re.compile(
 )
 
 
-def full_address(host: str, port: int, path: str = "") -> str:
-    """Complete an address such as "gpu1", ":11434" or "::1".
-
-    ``port`` and ``path`` are used where none is given (the port only without a scheme).
-    """
-    host = host.strip().strip("'\"").strip()
-    if own_port := re.fullmatch(r"::1:(\d{4,5})", host):
-        host = f"[::1]:{own_port[1]}"  # as people write it; no other machine is meant
-    parts = _ADDRESS.fullmatch(host)
-    if parts is None or not (parts["name"] or parts["port"]) or int(parts["port"] or 0) > 65535:
-        raise ConfigError(
-            f"host={host.rsplit('@', 1)[-1]!r}",
-            "an address such as http://localhost:11434, without user and password",
-            "check the spelling; a password goes into a header, see docs/models.md",
-        )
-    name = parts["name"]
-    if name in ("", "0.0.0.0", "::", "[::]"):
-        name = "127.0.0.1"  # what a server binds to is not where it is reached
-    elif ":" in name:
-        name = f"[{name.strip('[]')}]"
-    if parts["port"]:
-        name += f":{parts['port']}"
-    elif not parts["scheme"]:
-        name += f":{port}"
-    own_path = (parts["path"] or "").rstrip("/")
-    scheme = (parts["scheme"] or "http").lower()
-    return f"{scheme}://{name}{own_path or path}"
-
-
 class OllamaServer:
     """A server of Ollama, by one rule for chat, embedding and doctor.
 
@@ -334,7 +334,7 @@ class OllamaServer:
 
 def _ollama_address(host: str | None) -> str:
     """Return the whole address of a server; ConfigError for OpenAI's protocol."""
-    address = full_address(host or os.environ.get("OLLAMA_HOST") or OLLAMA_HOST, 11434)
+    address = Transport.address(host or os.environ.get("OLLAMA_HOST") or OLLAMA_HOST, 11434)
     if re.search(r"/v1/?$", address):
         raise ConfigError(
             f"host={address}, which speaks OpenAI's protocol",

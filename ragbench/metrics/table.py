@@ -73,6 +73,49 @@ class Metric:
         """Whether its range is declared as (False, True), which equals (0, 1)."""
         return isinstance(self.range[0], bool)
 
+    @staticmethod
+    def find(names: str | Sequence[str] | None = None) -> dict[str, tuple[str, str]]:
+        """Return column -> (metric, number of it) of what is asked for: of all there are, or of
+        metrics, groups or single numbers, each once.
+
+        A name that two metrics have belongs to the first in the table: ``faithfulness`` is
+        RAGChecker's, RAGAS' is ``ragas_faithfulness``.
+        """
+        every = _every_number()
+        if names is None:
+            return every
+        wanted: dict[str, tuple[str, str]] = {}
+        for name in several(names):
+            if nearest := _ELSEWHERE.get(name.casefold()):
+                raise ConfigError(
+                    f"there is no metric {name!r}",
+                    "a name of rb.metric_table()",
+                    f"use {nearest}, or add a function of your own, see README",
+                )
+            check_known("metric", [name], {**METRICS, **GROUPS, **every})
+            for metric in GROUPS.get(name, [name]):
+                if metric in METRICS:
+                    wanted |= {col: pair for col, pair in every.items() if pair[0] == metric}
+                else:
+                    wanted[name] = every[name]
+        return wanted
+
+    @staticmethod
+    def ends(columns: Iterable[str]) -> dict[str, tuple[float, float]]:
+        """Return the worst and the best value that each number can have."""
+        every = _every_number()
+        lower = lower_is_better()
+        ends = {}
+        for column in columns:
+            ends[column] = (0.0, 1.0)  # of a grade on another scale
+            if column in every:
+                name, _ = every[column]
+                low, high = METRICS[name].range
+                ends[column] = float(low), float(high)
+            if column in lower:
+                ends[column] = ends[column][::-1]
+        return ends
+
 
 def _claims(labels: RagResult | Mapping[str, Any]) -> dict[str, float]:
     result = RagResult.of(labels)
@@ -246,34 +289,6 @@ _ELSEWHERE = {
 }
 
 
-def find_numbers(names: str | Sequence[str] | None = None) -> dict[str, tuple[str, str]]:
-    """Return column -> (metric, number of it) of what is asked for: of all there are, or of
-    metrics, groups or single numbers, each once.
-
-    A name that two metrics have belongs to the first in the table: ``faithfulness`` is
-    RAGChecker's, RAGAS' is ``ragas_faithfulness``.
-    """
-    every = _every_number()
-    if names is None:
-        return every
-    wanted: dict[str, tuple[str, str]] = {}
-    for name in several(names):
-        if nearest := _ELSEWHERE.get(name.casefold()):
-            raise ConfigError(
-                f"there is no metric {name!r}",
-                "a name of rb.metric_table()",
-                f"use {nearest}, or add a function of your own, see README",
-            )
-        check_known("metric", [name], {**METRICS, **GROUPS, **every})
-        for metric in GROUPS.get(name, [name]):
-            if metric in METRICS:
-                of_metric = {col: number for col, number in every.items() if number[0] == metric}
-                wanted |= of_metric
-            else:
-                wanted[name] = every[name]
-    return wanted
-
-
 def _every_number() -> dict[str, tuple[str, str]]:
     columns: dict[str, tuple[str, str]] = {}
     for name, metric in METRICS.items():
@@ -283,22 +298,6 @@ def _every_number() -> dict[str, tuple[str, str]]:
                 column = f"{name}_{key}"
             columns[column] = (name, key)
     return columns
-
-
-def worst_and_best(columns: Iterable[str]) -> dict[str, tuple[float, float]]:
-    """Return the worst and the best value that each number can have."""
-    every = _every_number()
-    lower = lower_is_better()
-    ends = {}
-    for column in columns:
-        ends[column] = (0.0, 1.0)  # of a grade on another scale
-        if column in every:
-            name, _ = every[column]
-            low, high = METRICS[name].range
-            ends[column] = float(low), float(high)
-        if column in lower:
-            ends[column] = ends[column][::-1]
-    return ends
 
 
 def lower_is_better() -> list[str]:

@@ -24,7 +24,7 @@ from ragbench import plots
 from ragbench.data.answers import EMPTY
 from ragbench.errors import ConfigError
 from ragbench.llm import Cassette
-from ragbench.metrics.table import worst_and_best
+from ragbench.metrics.table import Metric
 from ragbench.paths import cache_dir, sha256_of
 from ragbench.report.audit import audit, audit_rows
 from ragbench.report.factors import measured, run_tables
@@ -141,8 +141,8 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
     notes = [*table.facts.get("repairs", [])]
     tables = score_tables(table, name)
     words = Methods.of_scores(table, tables)
-    cell = [column for column in ("system",) if column in table]
-    checks = audit_rows(table, worst_and_best(table.numbers), cell)
+    cell = ["system"] * ("system" in table)
+    checks = audit_rows(table, Metric.ends(table.numbers), cell)
     tables.append(_audit_table(checks, name))
     return _write(_Report(name, table, tables, words, {}, notes), to)
 

@@ -20,7 +20,7 @@ from ragbench.experiment.axes import QUERY_ONLY
 from ragbench.labelling.grades import grade_shares
 from ragbench.metrics.lexical import contained
 from ragbench.report.audit import ANSWERS, CELL, IR_SCORE, NO_DOCUMENTS, RIGHT, ROWS, run_parts
-from ragbench.report.tables import MOST_DRAWN, ReportTable, differences_table, means_table
+from ragbench.report.tables import MOST_DRAWN, ReportTable
 from ragbench.rows import AXIS_COLUMNS, answers_of, folder_name, measure_answers
 from ragbench.stats import compare, means
 from ragbench.stats.tables import fully_right, rows_by_scale
@@ -112,7 +112,7 @@ def overview(
         axes = [*axes, by]
         caption += f", by {by}"
         stem += f"_by_{folder_name(by)}"
-    return means_table(means(rows, axes, measures), axes, stem, caption)
+    return ReportTable.means(means(rows, axes, measures), axes, stem, caption)
 
 
 def _curves(table: pd.DataFrame, name: str) -> Figure | None:
@@ -189,7 +189,7 @@ def factor_table(rows: pd.DataFrame, factor: str, measure: str, name: str) -> Re
     words = measure.replace("_", " ")
     title = f"{name}, {words} by {FACTORS[factor]}: differences, with 95% intervals, p by Holm"
     finding = _finding(factor, table)
-    laid_out = differences_table(table, others, f"{factor}_{measure}", title, finding)
+    laid_out = ReportTable.differences(table, others, f"{factor}_{measure}", title, finding)
     return replace(laid_out, figure=_draw_factor(table, f"difference in {words}"))
 
 

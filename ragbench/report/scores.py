@@ -14,7 +14,7 @@ from ragbench import plots
 from ragbench.comparison import may_be_first
 from ragbench.errors import DataError
 from ragbench.paths import sha256_of, written_whole
-from ragbench.report.tables import FIRST, MOST_DRAWN, ReportTable, differences_table, means_table
+from ragbench.report.tables import FIRST, MOST_DRAWN, ReportTable
 from ragbench.rows import ROWS
 from ragbench.scoring import Scores
 from ragbench.stats import compare_scores, means
@@ -30,7 +30,7 @@ def score_means(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _cell(table: pd.DataFrame) -> list[str]:
-    return [name for name in ("system",) if name in table]
+    return ["system"] * ("system" in table)
 
 
 def score_tables(table: pd.DataFrame, name: str) -> list[ReportTable]:
@@ -52,8 +52,8 @@ def score_tables(table: pd.DataFrame, name: str) -> list[ReportTable]:
             averages["may_be_first"] = averages["may_be_first"].eq(True)
             averages.attrs = notes
         words = f"{name}: systems compared over the same questions"
-        differences = [differences_table(pairs, [], "comparison", words)]
-    shown = means_table(averages, _cell(table), "means", title)
+        differences = [ReportTable.differences(pairs, [], "comparison", words)]
+    shown = ReportTable.means(averages, _cell(table), "means", title)
     return [replace(shown, figure=_score_figure(averages)), *differences]
 
 

@@ -1,8 +1,8 @@
 """The tables of a report: measures by factors, with n, clusters, mean and interval, as CSV for
 machines, Markdown for reading and LaTeX (booktabs) for print.
 
-Reading order: ``means_table`` and ``differences_table`` (what readers see of `ragbench.means` and
-`ragbench.compare`) -> ``ReportTable``.
+Reading order: ``ReportTable``, its ``means`` and ``differences`` (what readers see of
+`ragbench.means` and `ragbench.compare`).
 """
 
 from __future__ import annotations
@@ -69,36 +69,36 @@ class ReportTable:
         rows = heads.style.hide(axis="index").format(_latex_cell)
         return rows.to_latex(hrules=True, caption=in_latex(self.caption), label=label, **place)
 
+    @classmethod
+    def means(cls, frame: pd.DataFrame, by: Sequence[str], stem: str, title: str) -> ReportTable:
+        """Lay out means: the table of `ragbench.means` for the CSV, and for readers a row per cell
+        with its measures side by side, of more than four measures a row each.
 
-def means_table(frame: pd.DataFrame, by: Sequence[str], stem: str, title: str) -> ReportTable:
-    """Lay out means: the table of `ragbench.means` for the CSV, and for readers a row per cell with
-    its measures side by side, of more than four measures a row each.
+        ``by``: the columns that make the cells. Where ``may_be_first`` is true the mean is marked.
+        """
+        cells = with_interval(frame)
+        if "may_be_first" in frame:
+            cells += frame["may_be_first"].map({True: FIRST, False: ""})
+        if frame["metric"].nunique() > _SIDE_BY_SIDE:
+            shown = frame.drop(columns=["mean", "low", "high", "may_be_first"], errors="ignore")
+            shown.insert(len(by) + 1, "mean [95%]", cells)
+            return cls(stem, title, frame, shown)
+        shown = frame.loc[frame["metric"].eq(frame["metric"][0]), [*by]]
+        for metric, part in frame.groupby("metric", sort=False):
+            words = str(metric).replace("_", " ")
+            shown[f"{words} [95%]"] = cells[part.index].to_numpy()
+            shown[f"n, {words}"] = part["n"].to_numpy()
+        return cls(stem, title, frame, shown)
 
-    ``by``: the columns that make the cells. Where ``may_be_first`` is true the mean is marked.
-    """
-    cells = with_interval(frame)
-    if "may_be_first" in frame:
-        cells += frame["may_be_first"].map({True: FIRST, False: ""})
-    if frame["metric"].nunique() > _SIDE_BY_SIDE:
-        shown = frame.drop(columns=["mean", "low", "high", "may_be_first"], errors="ignore")
-        shown.insert(len(by) + 1, "mean [95%]", cells)
-        return ReportTable(stem, title, frame, shown)
-    shown = frame.loc[frame["metric"].eq(frame["metric"][0]), [*by]]
-    for metric, part in frame.groupby("metric", sort=False):
-        words = str(metric).replace("_", " ")
-        shown[f"{words} [95%]"] = cells[part.index].to_numpy()
-        shown[f"n, {words}"] = part["n"].to_numpy()
-    return ReportTable(stem, title, frame, shown)
-
-
-def differences_table(
-    frame: pd.DataFrame, by: Sequence[str], stem: str, title: str, finding: str = ""
-) -> ReportTable:
-    """Lay out differences: the table of `ragbench.stats.compare_pairs` for the CSV, and for readers
-    who is compared within which values of ``by``, differences with intervals, and p.
-    """
-    shown = pd.concat([frame[[*by]], format_comparison(frame)], axis=1)
-    return ReportTable(stem, title, frame, shown, finding=finding)
+    @classmethod
+    def differences(
+        cls, frame: pd.DataFrame, by: Sequence[str], stem: str, title: str, finding: str = ""
+    ) -> ReportTable:
+        """Lay out differences: the table of `ragbench.stats.compare_pairs` for the CSV, and for
+        readers who is compared within which values of ``by``, differences with intervals, and p.
+        """
+        shown = pd.concat([frame[[*by]], format_comparison(frame)], axis=1)
+        return cls(stem, title, frame, shown, finding=finding)
 
 
 def _markdown(shown: pd.DataFrame) -> str:

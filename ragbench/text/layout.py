@@ -2,7 +2,7 @@
 original text.
 
 A supporting sentence and its document often differ in layout only: the document is wrapped at 72
-columns, was copied from a PDF, or writes é as two characters. `Normalised.of` removes such
+columns, was copied from a PDF, or writes é as two characters. `_Normalised.of` removes such
 differences and keeps an offset map, so that what is found can be shown in the text as it is. It
 changes, in this order:
 
@@ -62,7 +62,7 @@ _BETWEEN_WIDE = re.compile(rf"\s(?<=[{_WIDE}]\s)\s*(?=[{_WIDE}])")
 
 
 @dataclass(frozen=True, slots=True)
-class Normalised:
+class _Normalised:
     """A normalised text and where it comes from.
 
     ``starts`` and ``stops``, int64 arrays of shape (len(text),), ascending, are the characters of
@@ -74,7 +74,7 @@ class Normalised:
     stops: np.ndarray | None = None
 
     @classmethod
-    def of(cls, text: str, facts: Iterable[str] = ()) -> Normalised:
+    def of(cls, text: str, facts: Iterable[str] = ()) -> _Normalised:
         """Remove differences of layout from a text, by the rule at the head of this module.
 
         Parameters
@@ -82,7 +82,7 @@ class Normalised:
         facts : the texts it will be compared with: a hyphen at a line end stays where one of them
             writes it.
 
-        >>> Normalised.of("the  quick\\nbrown fox jum-\\nped").text
+        >>> _Normalised.of("the  quick\\nbrown fox jum-\\nped").text
         'the quick brown fox jumped'
         """
         normalised = cls(text)
@@ -112,26 +112,26 @@ class Normalised:
 
 def comparable(
     facts: Sequence[str], text: str, is_normalised: bool = True
-) -> tuple[list[str], Normalised]:
+) -> tuple[list[str], _Normalised]:
     """Normalise facts and the text they are looked for in; facts lose the white space around them.
 
     With ``is_normalised=False`` all is left as it is.
     """
     if not is_normalised:
-        return list(facts), Normalised(text)
-    comparable_facts = [Normalised.of(fact, facts).text.strip() for fact in facts]
-    return comparable_facts, Normalised.of(text, facts)
+        return list(facts), _Normalised(text)
+    comparable_facts = [_Normalised.of(fact, facts).text.strip() for fact in facts]
+    return comparable_facts, _Normalised.of(text, facts)
 
 
 def holders(facts: Iterable[str], texts: Sequence[str]) -> dict[str, list[int]]:
     """Return the places of the texts in which each fact occurs, both made comparable."""
-    plain = [Normalised.of(text).text for text in texts]
+    plain = [_Normalised.of(text).text for text in texts]
     places_of = {}
     for fact in dict.fromkeys(facts):
-        wanted = Normalised.of(fact, [fact]).text.strip()
+        wanted = _Normalised.of(fact, [fact]).text.strip()
         places = [place for place, text in enumerate(plain) if wanted in text]
         if not places and "-" in fact:  # a hyphen at a line end stays beside a fact that has it
-            beside_fact = enumerate(Normalised.of(text, [fact]).text for text in texts)
+            beside_fact = enumerate(_Normalised.of(text, [fact]).text for text in texts)
             places = [place for place, text in beside_fact if wanted in text]
         places_of[fact] = places
     return places_of
@@ -143,7 +143,7 @@ def without_hidden(text: str) -> str:
 
 
 def undivided(text: str) -> str:
-    """Join words that a hyphen divides at a line end, as `Normalised.of` does, and leave the rest
+    """Join words that a hyphen divides at a line end, as `_Normalised.of` does, and leave the rest
     of the text as it is.
 
     >>> undivided("The qual-\\nity of well-known flour")
@@ -153,7 +153,7 @@ def undivided(text: str) -> str:
         return text
     if "\u00ad" in text:
         text = _UNSEEN.sub("", text)
-    return _edited(Normalised(text), _divisions(text, ())).text
+    return _edited(_Normalised(text), _divisions(text, ())).text
 
 
 def _any(characters: str, text: str) -> bool:
@@ -183,21 +183,21 @@ def _is_odd() -> np.ndarray:
     return odd
 
 
-def _single_spaced(normalised: Normalised) -> Normalised:
+def _single_spaced(normalised: _Normalised) -> _Normalised:
     """Make each run of white space one space, which stands for the first character of the run."""
     text = normalised.text
     for blank in _BLANKS:
         text = text.replace(blank, " ")
     if "  " not in text:
-        return Normalised(text, normalised.starts, normalised.stops)
+        return _Normalised(text, normalised.starts, normalised.stops)
     is_blank = np.array([text]).view(np.uint32) == ord(" ")
     is_after_blank = np.append(False, is_blank[:-1])
     kept = np.flatnonzero(~(is_blank & is_after_blank))
     starts, stops = _offsets(normalised)
-    return Normalised(re.sub("  +", " ", text), starts[kept], stops[kept])
+    return _Normalised(re.sub("  +", " ", text), starts[kept], stops[kept])
 
 
-def _offsets(normalised: Normalised) -> tuple[np.ndarray, np.ndarray]:
+def _offsets(normalised: _Normalised) -> tuple[np.ndarray, np.ndarray]:
     """Return ``starts`` and ``stops``; of a text that did not change each character's own."""
     if normalised.starts is None or normalised.stops is None:
         length = len(normalised.text)
@@ -205,7 +205,7 @@ def _offsets(normalised: Normalised) -> tuple[np.ndarray, np.ndarray]:
     return normalised.starts, normalised.stops
 
 
-def _edited(normalised: Normalised, edits: Iterable[_Edit]) -> Normalised:
+def _edited(normalised: _Normalised, edits: Iterable[_Edit]) -> _Normalised:
     """Replace pieces of a text, given in order as (start, stop, new); each new character stands for
     the whole piece.
     """
@@ -225,7 +225,7 @@ def _edited(normalised: Normalised, edits: Iterable[_Edit]) -> Normalised:
         firsts += [starts[kept:start], np.repeat(first, len(new))]
         lasts += [stops[kept:start], np.repeat(last, len(new))]
         kept = stop
-    return Normalised("".join(pieces), np.concatenate(firsts), np.concatenate(lasts))
+    return _Normalised("".join(pieces), np.concatenate(firsts), np.concatenate(lasts))
 
 
 def _unseen_and_ligatures(text: str) -> Iterator[_Edit]:

@@ -58,30 +58,6 @@ def _whole(tokenizer: Any) -> Any:
     return tokenizer
 
 
-def token_offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
-    """Return the character spans of the tokens of each text, by a ``tokenizers.Tokenizer``.
-
-    A run of more than 20 characters that the vocabulary does not know (Thai, base64) is one token
-    for it; here it is one for every four characters, so that a number of tokens is a limit for
-    every text.
-    """
-    encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
-    unknown = tokenizer.token_to_id("[UNK]")
-    offsets = []
-    for encoding in encodings:
-        spans = encoding.offsets
-        ids = encoding.ids
-        if unknown is not None and unknown in ids:
-            spans = []
-            for (start, stop), token in zip(encoding.offsets, ids, strict=True):
-                if token == unknown and stop - start > 20:
-                    spans += [(at, min(at + 4, stop)) for at in range(start, stop, 4)]
-                else:
-                    spans.append((start, stop))
-        offsets.append(spans)
-    return offsets
-
-
 class TokenOffsets:
     """Token end offsets of texts, each text tokenised once and remembered.
 
@@ -153,7 +129,31 @@ class TokenOffsets:
     def _tokenise(self, texts: list[str]) -> list[Iterable[int]]:
         if self._is_function:
             return [self._tokenizer(text) for text in texts]
-        return [(end for _, end in spans) for spans in token_offsets(self._tokenizer, texts)]
+        return [(end for _, end in spans) for spans in TokenOffsets.spans(self._tokenizer, texts)]
+
+    @staticmethod
+    def spans(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        """Return the character spans of the tokens of each text, by a ``tokenizers.Tokenizer``.
+
+        A run of more than 20 characters that the vocabulary does not know (Thai, base64) is one
+        token for it; here it is one for every four characters, so that a number of tokens is a
+        limit for every text.
+        """
+        encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        unknown = tokenizer.token_to_id("[UNK]")
+        offsets = []
+        for encoding in encodings:
+            spans = encoding.offsets
+            ids = encoding.ids
+            if unknown is not None and unknown in ids:
+                spans = []
+                for (start, stop), token in zip(encoding.offsets, ids, strict=True):
+                    if token == unknown and stop - start > 20:
+                        spans += [(at, min(at + 4, stop)) for at in range(start, stop, 4)]
+                    else:
+                        spans.append((start, stop))
+            offsets.append(spans)
+        return offsets
 
 
 def _as_tokenizer(tokenizer: Any) -> Any:

@@ -24,7 +24,7 @@ from ragbench.retrieval.text import Tokenizer
 from ragbench.stats.clusters import document_clusters
 from ragbench.text.escape import in_csv
 from ragbench.text.languages import language_of
-from ragbench.text.layout import Normalised
+from ragbench.text.layout import _Normalised
 from ragbench.text.sentences import split_sentences
 
 W = "xmlns:w='http://schemas.openxmlformats.org/wordprocessingml/2006/main'"
@@ -69,7 +69,7 @@ def test_a_reference_that_differs_in_layout_alone_is_found_by_every_reader(text)
 
 
 def test_every_ligature_is_its_letters_and_maps_back():
-    normalised = Normalised.of("aﬀﬁﬂﬃﬄﬅﬆb")
+    normalised = _Normalised.of("aﬀﬁﬂﬃﬄﬅﬆb")
     assert normalised.text == "afffiflffifflststb"
     assert normalised.span(1, 3) == (1, 2)
 

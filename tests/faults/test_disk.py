@@ -26,7 +26,7 @@ from ragbench.llm.cassette import Keys
 from ragbench.report import export as exporting
 from ragbench.report.audit import audit
 from ragbench.report.export import export
-from ragbench.rows import Row, as_frame
+from ragbench.rows import Row
 
 resource = pytest.importorskip("resource", reason="Windows has no resource limits")
 LIMITS = {"backoff_s": 0.01, "retries": 1, "progress": False}
@@ -323,5 +323,5 @@ def test_export_import_and_verify_of_a_cassette_hold_a_part_of_it_whatever_its_s
      ([3.0, math.nan], [3, pd.NA]), ([], []), ([2**62 + 1], [2**62 + 1])],
 )  # fmt: skip
 def test_whole_numbers_stay_whole_and_missing_ones_missing(values, expected):
-    frame = as_frame([Row("d", "q", "c", "r", 1, 4, "g", "j", seed=value) for value in values])
+    frame = Row.frame([Row("d", "q", "c", "r", 1, 4, "g", "j", seed=value) for value in values])
     assert (frame["seed"].dtype, frame["seed"].tolist()) == ("Int64", expected)

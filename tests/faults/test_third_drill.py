@@ -29,7 +29,7 @@ from ragbench.llm.endpoints import Endpoint
 from ragbench.llm.failures import redact
 from ragbench.llm.identity import identity
 from ragbench.llm.structured import without_thinking
-from ragbench.llm.wire import OllamaServer, full_address
+from ragbench.llm.wire import OllamaServer, Transport
 from ragbench.prompts import load_prompt
 from ragbench.records import Question
 from ragbench.rows import load_rows
@@ -469,7 +469,7 @@ def test_no_proxy_in_any_form_stops_no_local_model(fake, monkeypatch, proxy):
     ],
 )
 def test_addresses_as_people_write_them(host, address):
-    assert full_address(host, 11434) == address
+    assert Transport.address(host, 11434) == address
 
 
 def test_messages_name_the_way_out(fake):

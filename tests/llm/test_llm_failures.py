@@ -14,7 +14,7 @@ from fake_ollama import FakeOllama, Fault
 from ragbench.errors import ModelError
 from ragbench.llm import KINDS, CallError, Cassette, ask, chat_model
 from ragbench.llm.endpoints import Endpoint
-from ragbench.llm.failures import from_exception, redact
+from ragbench.llm.failures import redact
 
 KEY = "sk-verysecretkey1234567890"
 
@@ -149,7 +149,7 @@ def test_a_server_that_is_late_away_or_without_the_model_is_told_in_bounded_time
     ],
 )
 def test_http_answers_are_named(status, words, kind):
-    assert from_exception(ollama.ResponseError(words, status))[0] == kind
+    assert CallError.signs(ollama.ResponseError(words, status))[0] == kind
 
 
 def chained(outer, inner):
@@ -178,7 +178,7 @@ def chained(outer, inner):
     ],
 )
 def test_exceptions_of_the_clients_are_named_even_without_a_message(error, kind):
-    found, words, _ = from_exception(error)
+    found, words, _ = CallError.signs(error)
     assert (found, bool(words.strip())) == (kind, True)
 
 

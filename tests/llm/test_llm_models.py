@@ -22,7 +22,7 @@ from ragbench.errors import ConfigError
 from ragbench.llm import CallError, Cassette, ask, chat_model, model_name
 from ragbench.llm.endpoints import Endpoint
 from ragbench.llm.models import not_named
-from ragbench.llm.wire import full_address
+from ragbench.llm.wire import Transport
 
 
 class Word(BaseModel):
@@ -129,7 +129,7 @@ def test_the_host_comes_from_the_argument_or_the_environment(monkeypatch):
     ],
 )
 def test_addresses_are_completed(host, expected):
-    assert full_address(host, 11434) == expected
+    assert Transport.address(host, 11434) == expected
 
 
 def test_keywords_hold_beside_a_mapping_and_the_mapping_before_them():

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from ragbench.errors import DataError
 from ragbench.metrics.ir_score import ir_score, ir_score_curve, ir_score_table, part_scores
-from ragbench.text.layout import Normalised
+from ragbench.text.layout import _Normalised
 from ragbench.text.tokens import TokenOffsets, joined_cutoffs, truncate
 
 
@@ -242,9 +242,9 @@ def test_a_row_is_scored_the_same_beside_others_that_need_normalising(rng):
         spots = np.clip(cuts[row], 0, len(whole))
         expected = np.full(3, np.nan)
         if facts:
-            normalised = Normalised.of(whole, facts)
+            normalised = _Normalised.of(whole, facts)
             ends = normalised.cut(spots)
-            wanted = [Normalised.of(fact, facts).text.strip() for fact in facts]
+            wanted = [_Normalised.of(fact, facts).text.strip() for fact in facts]
             expected = [np.mean(slow_parts(wanted, normalised.text[:end], "exact")) for end in ends]
         np.testing.assert_allclose(table[row], expected)
 

@@ -22,7 +22,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from ragbench import notebooks
 from ragbench.errors import DataError, RagbenchError
 from ragbench.experiment import Experiment
-from ragbench.metrics.table import find_numbers
+from ragbench.metrics.table import Metric
 from ragbench.notebooks import _shared_kernel, execute, find, run_all
 from ragbench.paths import project_root, shared_data
 from ragbench.prompts import load_prompt
@@ -550,7 +550,7 @@ def test_answers_of_ones_own_go_through_the_notebook_that_scores_them(
         str(o.get("data", o.get("text"))) for cell in cells for o in cell.get("outputs", [])
     )
     # no model: RAGChecker's are left out
-    assert f"2 answers, {len(find_numbers(numbers))} numbers each" in shown
+    assert f"2 answers, {len(Metric.find(numbers))} numbers each" in shown
     assert "one system: nothing to compare" in shown
 
 

@@ -16,7 +16,7 @@ from ragbench.data import validate
 from ragbench.metrics.keypoints import effective_information_rate, reference_recall
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
 from ragbench.text.languages import FUNCTION_WORDS, language_of
-from ragbench.text.layout import Normalised, comparable
+from ragbench.text.layout import _Normalised, comparable
 from ragbench.text.sentences import split_sentences
 from ragbench.widgets import RetrievalExplorer
 
@@ -44,16 +44,16 @@ BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
     ],
 )
 def test_rule_by_hand(text, expected):
-    assert Normalised.of(text).text == expected
+    assert _Normalised.of(text).text == expected
 
 
 def test_full_width_forms_stay():
-    assert Normalised.of("ＡＢＣ …").text == "ＡＢＣ …"
+    assert _Normalised.of("ＡＢＣ …").text == "ＡＢＣ …"
 
 
 def test_hyphen_at_a_line_end_stays_where_a_fact_writes_the_word_with_it():
     text = "a well-\nknown exam-\nple of state-of-\nthe-art"
-    assert Normalised.of(text).text == "a wellknown example of state-ofthe-art"
+    assert _Normalised.of(text).text == "a wellknown example of state-ofthe-art"
     facts, made = comparable(["He is well-known.", "state-of-the-art", "the well-\nknown"], text)
     assert made.text == "a well-known example of state-of-the-art"
     assert facts == ["He is well-known.", "state-of-the-art", "the well-known"]
@@ -61,7 +61,7 @@ def test_hyphen_at_a_line_end_stays_where_a_fact_writes_the_word_with_it():
 
 def test_clean_text_is_the_same_object_and_has_no_map():
     text = "The fox, née Skłodowska, 北京。"
-    made = Normalised.of(text)
+    made = _Normalised.of(text)
     assert made.text is text
     assert made.starts is None
     assert made.span(4, 7) == (4, 7)
@@ -69,7 +69,7 @@ def test_clean_text_is_the_same_object_and_has_no_map():
 
 def test_span_points_into_the_text_as_it_is():
     text = "xx the\n   quick exam-\nple e\u0301te\u0301"
-    made = Normalised.of(text)
+    made = _Normalised.of(text)
     assert made.text == "xx the quick example été"
     for word, original in {
         "the quick": "the\n   quick",
@@ -83,7 +83,7 @@ def test_span_points_into_the_text_as_it_is():
 
 def test_cut_counts_the_characters_that_end_before_it():
     text = "ab\n  cd-\nef"  # "ab cdef"
-    made = Normalised.of(text)
+    made = _Normalised.of(text)
     assert [int(made.cut(n)) for n in range(len(text) + 1)] == [0, 1, 2, 3, 3, 3, 4, 5, 5, 5, 6, 7]
 
 
@@ -134,13 +134,13 @@ TEXTS = st.one_of(st.lists(PIECES, max_size=25).map("".join), st.text(max_size=3
 @settings(max_examples=400)
 @given(st.lists(PIECES, max_size=25).map("".join))
 def test_normalised_text_equals_the_slow_oracle(text):
-    assert Normalised.of(text).text == slow(text)
+    assert _Normalised.of(text).text == slow(text)
 
 
 @settings(max_examples=300)
 @given(TEXTS)
 def test_spans_map_back_to_what_gives_the_same_text(text):
-    made = Normalised.of(text)
+    made = _Normalised.of(text)
     if made.starts is None:
         assert len(made.text) == len(text)  # a tab for a space, at most
         return
@@ -155,8 +155,8 @@ def test_spans_map_back_to_what_gives_the_same_text(text):
 @settings(max_examples=200)
 @given(TEXTS)
 def test_normalising_twice_is_normalising_once(text):
-    once = Normalised.of(text).text
-    assert Normalised.of(once).text == once
+    once = _Normalised.of(text).text
+    assert _Normalised.of(once).text == once
 
 
 FACT = "The quick brown fox, 1967."
@@ -199,7 +199,7 @@ def test_metric_check_marks_and_recall_agree(layout):
         drawn = re.sub('<span class="rb-tag.*?</span>', "", explorer.page.value)
         drawn = drawn.partition('class="rb-column"')[2]
         (marked,) = re.findall("(?s)<mark[^>]*>(.*?)</mark>", drawn)
-        assert Normalised.of(html.unescape(marked)).text.split() == FACT.split()
+        assert _Normalised.of(html.unescape(marked)).text.split() == FACT.split()
 
 
 def test_short_sentences_have_a_language_and_spanish_is_not_taken_for_french():
