@@ -352,19 +352,15 @@ def _print_failures(failed: pd.DataFrame, rows: pd.DataFrame) -> None:
 
 def _save_scores(grid: rb.Experiment, rows: pd.DataFrame) -> str:
     """Score a run's answers, and return their means in words."""
-    from ragbench.report.scores import save_scores
-
     with grid.open_cassette() as cassette:
         options = {"cassette": cassette, "concurrency": grid.concurrency, **grid.options}
         scores = rb.score(rows, grid.metrics, grid.labels, checker=grid.checker, **options)
-    path = os.path.relpath(save_scores(scores, grid.home))
+    path = os.path.relpath(scores.save_beside(grid.home))
     return f"{_means_in_words(scores)}\n{len(scores)} scored answers in {path}\n"
 
 
 def _means_in_words(scores: rb.Scores) -> str:
-    from ragbench.report.scores import score_means
-
-    averages = score_means(scores)
+    averages = rb.means(scores, ["system"] * ("system" in scores), scores.numbers)
     words = averages.round(3).to_string(index=False)
     return f"{words}\nClusters: {averages.attrs['clusters']}"
 

@@ -12,7 +12,9 @@ function ``(rows, source, cassette) -> column`` and one entry there:
 from __future__ import annotations
 
 import ast
+import hashlib
 import inspect
+import json
 import math
 import sys
 import warnings
@@ -42,11 +44,13 @@ from ragbench.llm.asking import AskOptions
 from ragbench.llm.endpoints import Endpoint
 from ragbench.llm.models import TWO_WAYS
 from ragbench.metrics.table import METRICS, Metric, grade_metrics, lower_is_better
+from ragbench.paths import sha256_of, written_whole
 from ragbench.prompts import Prompt
 from ragbench.records import GRADES, Answer, Question
 from ragbench.rows import MANIFEST, ROWS, answers_of, load_rows
 from ragbench.stats.tables import grade_numbers, numbers_of, rows_by_scale
 
+_SCORES = "scores.csv"
 _WAYS_TO_LABELS = (
     "name one: labels='ollama:llama3:8b' (docs/models.md says how to install Ollama), or "
     "labels='smollm2', the small model in the box"
@@ -101,6 +105,43 @@ class Scores(pd.DataFrame):
         """Read what ``to_csv(path, index=False)`` wrote; an id may be "NA" or "null"."""
         texts = {"system": str, "question_id": str}
         return cls(pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=[""]))
+
+    def save_beside(self, folder: Path) -> Path:
+        """Write the scores beside the rows that they were computed from.
+
+        ``scores.json`` says how it was made, and holds the sha256 of these rows and of the scores.
+        """
+        path = folder / _SCORES
+        cells = self.drop(columns="claim_labels", errors="ignore").to_csv(index=False)
+        facts = {**self.facts, "rows_sha256": sha256_of(folder / ROWS)}
+        facts["scores_sha256"] = hashlib.sha256(cells.encode()).hexdigest()
+        text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
+        for place, content in ((path, cells), (path.with_suffix(".json"), text)):
+            with written_whole(place) as part:
+                part.write_text(content, encoding="utf-8", newline="")
+        return path
+
+    @classmethod
+    def beside(cls, folder: Path) -> Scores | None:
+        """Read what `save_beside` wrote; None where there is nothing, or it is of other rows."""
+        path = folder / _SCORES
+        if not path.with_suffix(".json").is_file():
+            return None
+        try:
+            facts = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+            if facts.pop("rows_sha256", None) != sha256_of(folder / ROWS):
+                return None
+            if facts.pop("scores_sha256", None) not in (None, sha256_of(path)):
+                raise ValueError("it was cut or edited")
+            scores = cls.read(path)
+        except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
+            raise DataError(
+                f"{path} or the .json beside it cannot be read: {error}",
+                "scores that a run writes",
+                "delete both, run it again",
+            ) from None
+        scores.facts = facts
+        return scores
 
 
 @dataclass(frozen=True, slots=True)

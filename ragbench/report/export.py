@@ -29,7 +29,7 @@ from ragbench.paths import cache_dir, sha256_of
 from ragbench.report.audit import audit, audit_rows
 from ragbench.report.factors import measured, run_tables
 from ragbench.report.methods import Methods
-from ragbench.report.scores import load_scores, score_tables
+from ragbench.report.scores import score_tables
 from ragbench.report.tables import ReportTable
 from ragbench.rows import answers_of, load_run, run_folder
 from ragbench.scoring import Scores
@@ -89,7 +89,7 @@ def export(
     counts = _counts(rows, checks)
     tables = [*run_tables(measured(rows), name, by), _audit_table(checks, name)]
     words = Methods.of_run(manifest, counts, tables)
-    scores = load_scores(folder)
+    scores = Scores.beside(folder)
     if scores is not None:
         of_scores = score_tables(scores, name)
         words = words.with_scores(Methods.of_scores(scores, of_scores))

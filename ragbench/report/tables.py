@@ -18,12 +18,34 @@ from tabulate import tabulate
 
 from ragbench.comparison import format_comparison
 from ragbench.stats import MISSING, with_interval
-from ragbench.text.escape import in_csv, in_latex, in_markdown
+from ragbench.text.escape import in_csv, in_markdown
 
 MOST_DRAWN = 40  # systems in one figure
 FIRST = "¹"  # marks what may be the best
 _SIDE_BY_SIDE = 4  # measures, whose means stand in one row
 _LONG = 45  # rows that still fit on one page
+
+
+_LATEX = {character: rf"\{character}" for character in "&%$#_"} | {
+    "{": r"\textbraceleft{}",  # BibTeX counts the braces of \{ too
+    "}": r"\textbraceright{}",
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "`": r"\textasciigrave{}",
+    "−": "$-$",
+    "¹": r"\textsuperscript{1}",
+}
+
+
+def _in_latex(text: str) -> str:
+    """Escape for LaTeX; line breaks and control characters become spaces."""
+    plain = re.sub(r"[\x00-\x1f\x7f]+", " ", text)
+    escaped = "".join(_LATEX.get(character, character) for character in plain)
+    return re.sub(r"-(?=-)", "-{}", escaped)
 
 
 @dataclass(frozen=True)
@@ -65,9 +87,9 @@ class ReportTable:
         place: dict[str, Any] = {"position": "htbp", "position_float": "centering"}
         if len(shown) > _LONG:
             place = {"environment": "longtable"}
-        heads = shown.set_axis([in_latex(str(name)) for name in shown], axis=1)
+        heads = shown.set_axis([_in_latex(str(name)) for name in shown], axis=1)
         rows = heads.style.hide(axis="index").format(_latex_cell)
-        return rows.to_latex(hrules=True, caption=in_latex(self.caption), label=label, **place)
+        return rows.to_latex(hrules=True, caption=_in_latex(self.caption), label=label, **place)
 
     @classmethod
     def means(cls, frame: pd.DataFrame, by: Sequence[str], stem: str, title: str) -> ReportTable:
@@ -124,7 +146,7 @@ def _cell(value: Any) -> str:
 
 
 def _latex_cell(value: Any) -> str:
-    text = in_latex(_cell(value))
+    text = _in_latex(_cell(value))
     text = re.sub(r"^-(?=\d)", "$-$", text)
     # After the \\ of the row before, a bracket or star would be taken for its argument.
     return re.sub(r"^([\[*])", r"{\1}", text)

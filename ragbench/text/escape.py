@@ -1,8 +1,8 @@
 """Write a text so that its medium shows it as it is: one function per medium, called where the text
 is written.
 
-HTML is escaped by ``html.escape`` (widgets); figures take no text for a formula, see
-`ragbench.plots.open_figure`.
+HTML is escaped by ``html.escape`` (widgets), LaTeX in `ragbench.report.tables`; figures take no
+text for a formula, see `ragbench.plots.open_figure`.
 """
 
 from __future__ import annotations
@@ -13,28 +13,8 @@ from typing import Any
 
 import pandas as pd
 
-_LATEX = {character: rf"\{character}" for character in "&%$#_"} | {
-    "{": r"\textbraceleft{}",  # BibTeX counts the braces of \{ too
-    "}": r"\textbraceright{}",
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "`": r"\textasciigrave{}",
-    "−": "$-$",
-    "¹": r"\textsuperscript{1}",
-}
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 _NUMBER = re.compile(r"[+-]?[\d.,]+(e[+-]?\d+)?%?( \[[-−+\d., ean]*\])?")
-
-
-def in_latex(text: str) -> str:
-    """Escape for LaTeX; line breaks and control characters become spaces."""
-    plain = re.sub(r"[\x00-\x1f\x7f]+", " ", text)
-    escaped = "".join(_LATEX.get(character, character) for character in plain)
-    return re.sub(r"-(?=-)", "-{}", escaped)
 
 
 def in_markdown(text: str) -> str:

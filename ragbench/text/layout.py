@@ -44,8 +44,8 @@ _HIDDEN = (
     + "".join(map(chr, (*range(0x2060, 0x2070), *range(0xFE00, 0xFE10))))
 )
 _LIGATURES = "".join(map(chr, range(0xFB00, 0xFB07)))  # of PDFs: ff, fi, fl, ffi, ffl, st
-_UNSEEN = re.compile(rf"\u00ad(?:\s*[{BREAKS}]\s*)?|[{_HIDDEN}]")
-_UNSEEN_OR_LIGATURE = re.compile(f"{_UNSEEN.pattern}|[{_LIGATURES}]")
+UNSEEN = re.compile(rf"\u00ad(?:\s*[{BREAKS}]\s*)?|[{_HIDDEN}]")
+_UNSEEN_OR_LIGATURE = re.compile(f"{UNSEEN.pattern}|[{_LIGATURES}]")
 # The character before goes along: a composing mark changes it.
 _FOREIGN = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
 _DIVIDED = re.compile(r"[-\u2010](\s+)(?=([^\W_]+))")
@@ -137,11 +137,6 @@ def holders(facts: Iterable[str], texts: Sequence[str]) -> dict[str, list[int]]:
     return places_of
 
 
-def without_hidden(text: str) -> str:
-    """Leave out characters that are not seen."""
-    return _UNSEEN.sub("", text)
-
-
 def undivided(text: str) -> str:
     """Join words that a hyphen divides at a line end, as `_Normalised.of` does, and leave the rest
     of the text as it is.
@@ -152,7 +147,7 @@ def undivided(text: str) -> str:
     if not _any(BREAKS, text):
         return text
     if "\u00ad" in text:
-        text = _UNSEEN.sub("", text)
+        text = UNSEEN.sub("", text)
     return _edited(_Normalised(text), _divisions(text, ())).text
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ragbench.text.languages import ANY_UNSPACED, UNSPACED
-from ragbench.text.layout import undivided, without_hidden
+from ragbench.text.layout import UNSEEN, undivided
 
 _UNITS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
@@ -62,7 +62,7 @@ def unified(text: str) -> str:
     text = undivided(text)
     if text.isascii():
         return text
-    text = _AFTER_DIGIT.sub(" ", without_hidden(text))
+    text = _AFTER_DIGIT.sub(" ", UNSEEN.sub("", text))
     text = unicodedata.normalize("NFKC", text)
     return _FOREIGN_DIGIT.sub(lambda digit: str(unicodedata.digit(digit[0])), text)
 

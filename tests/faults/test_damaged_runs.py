@@ -8,7 +8,6 @@ import pytest
 
 import ragbench as rb
 from ragbench.report.export import export
-from ragbench.report.scores import load_scores, save_scores
 from ragbench.rows import folder_name
 
 
@@ -121,18 +120,18 @@ SCORES = rb.Scores({"question_id": ["q1"], "system": ["s"], "f1": [0.5]})
 @pytest.mark.parametrize("damage", list(DAMAGES)[:5])
 @pytest.mark.parametrize("name", ["scores.csv", "scores.json"])
 def test_damaged_scores_are_named(run, name, damage):
-    save_scores(SCORES, run)
+    SCORES.save_beside(run)
     damage_file(run / name, damage)
     with pytest.raises(rb.errors.DataError, match=r"scores\.csv"):
-        load_scores(run)
+        rb.Scores.beside(run)
 
 
 def test_a_score_that_was_changed_is_said_and_not_exported(run):
-    path = save_scores(SCORES, run)
-    assert load_scores(run)["f1"].tolist() == [0.5]
+    path = SCORES.save_beside(run)
+    assert rb.Scores.beside(run)["f1"].tolist() == [0.5]
     path.write_text(path.read_text().replace("0.5", "0.9"))
     with pytest.raises(rb.errors.DataError, match="cut or edited"):
-        load_scores(run)
+        rb.Scores.beside(run)
 
 
 @pytest.mark.posix

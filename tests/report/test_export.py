@@ -42,9 +42,8 @@ from ragbench.report import methods as methods_module
 from ragbench.report.export import MARKER, check_target, export, export_scores
 from ragbench.report.factors import factor_table, measured, run_tables
 from ragbench.report.methods import Methods
-from ragbench.report.scores import load_scores, save_scores
-from ragbench.report.tables import ReportTable
-from ragbench.text.escape import in_csv, in_latex, in_markdown
+from ragbench.report.tables import ReportTable, _in_latex
+from ragbench.text.escape import in_csv, in_markdown
 from tables import interval_table
 
 DOCUMENT = r"""\documentclass{article}
@@ -95,15 +94,15 @@ def compiles(folder):
 
 @given(st.text(alphabet="ab1 \\&%$#_{}~^<>|`-≥−[]*\"'", max_size=30))
 def test_escaped_text_compiles_and_keeps_its_letters(text):
-    made = in_latex(text)
+    made = _in_latex(text)
     assert problems(made) == []
     words = re.sub(r"\\text\w+\{\}|\$-\$", "", made)
     assert re.findall(r"[ab1≥'\"*]", words) == re.findall(r"[ab1≥'\"*]", text)
 
 
 def test_line_breaks_and_control_characters_become_spaces():
-    assert in_latex("a\n\tb\x07c") == "a b c"
-    assert in_latex("pip --no-deps --- x") == "pip -{}-no-deps -{}-{}- x"
+    assert _in_latex("a\n\tb\x07c") == "a b c"
+    assert _in_latex("pip --no-deps --- x") == "pip -{}-no-deps -{}-{}- x"
 
 
 @pytest.fixture
@@ -592,13 +591,13 @@ def test_a_sum_of_floats_a_little_above_one_stays_in_the_picture(tmp_path):
 def test_odd_ids_and_systems_keep_their_names_between_score_and_export(tmp_path):
     (tmp_path / "rows.jsonl").write_text("")
     table = rb.score(answers_of(["NA", "null"], ["=A", "007"]), ["exact_match"])
-    save_scores(table, tmp_path)
-    again = load_scores(tmp_path)
+    table.save_beside(tmp_path)
+    again = rb.Scores.beside(tmp_path)
     assert again["system"].tolist() == table["system"].tolist()
     assert again["question_id"].tolist() == table["question_id"].tolist()
     assert again.numbers == ["exact_match"]
     (tmp_path / "rows.jsonl").write_text("{}\n")
-    assert load_scores(tmp_path) is None  # of other rows
+    assert rb.Scores.beside(tmp_path) is None  # of other rows
 
 
 @pytest.mark.parametrize(

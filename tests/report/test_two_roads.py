@@ -16,7 +16,6 @@ from ragbench.notebooks import execute
 from ragbench.paths import packaged_data
 from ragbench.report.export import export, export_scores
 from ragbench.report.factors import measured
-from ragbench.report.scores import save_scores
 
 METRICS = ["ir_score", "contained", "fully_right"]
 INTERVAL = ["low", "high", "n", "clusters"]
@@ -64,7 +63,7 @@ def roads(tmp_path_factory):
         )
         rows = grid.run(progress=False)
     scores = rb.score(rows, METRICS)
-    save_scores(scores, grid.home)
+    scores.save_beside(grid.home)
     export(grid.home, folder / "report")
     export_scores(scores, folder / "scores", "made")
     command = ["score", str(folder / "report/rows.csv"), "--to", str(folder / "again")]
