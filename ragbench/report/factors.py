@@ -190,16 +190,17 @@ def factor_table(rows: pd.DataFrame, factor: str, measure: str, name: str) -> Re
     title = f"{name}, {words} by {FACTORS[factor]}: differences, with 95% intervals, p by Holm"
     finding = _finding(factor, table)
     laid_out = ReportTable.differences(table, others, f"{factor}_{measure}", title, finding)
-    return replace(laid_out, figure=_draw_factor(table, f"difference in {words}"))
+    return replace(laid_out, figure=_draw_factor(table, words))
 
 
-def _draw_factor(table: pd.DataFrame, label: str) -> Figure | None:
+def _draw_factor(table: pd.DataFrame, measure: str) -> Figure | None:
     """Draw the differences; those that are 0 in every question are no points."""
     drawn = table[~never_differ(table)]
     if drawn.empty:
         return None
     names = drawn["pair"] + " | " + _setting_names(drawn)
     drawn = drawn.assign(row=names.str.removesuffix(" | "), holds=drawn["p_holm"] < 0.05)
+    label = f"difference in {measure}; filled: p by Holm below .05"
     return plots.dots(drawn, "row", "difference", xlabel=label, filled="holds")
 
 

@@ -294,6 +294,8 @@ def test_the_finding_names_the_value_that_is_ahead():
     assert table.finding == "retriever: worse against better: better higher in 1 of 1"
     assert table.frame["difference"].tolist() == [-1.0]
     assert [points.get_xdata()[0] for points in table.figure.axes[0].lines[:1]] == [-1.0]
+    label = table.figure.axes[0].get_xlabel().replace("\n", " ")
+    assert label == "difference in ir score; filled: p by Holm below .05"
     rows["ir_score"] = 0.5
     same = factor_table(rows, "retriever", "ir_score", "t")
     assert same.finding == "retriever: worse against better: equal in every question"
