@@ -27,7 +27,7 @@ $(TESTS): tests/requirements.lock $(STAMP)
 # One process more than cores, because tests also wait for servers and a browser; one thread of OpenBLAS in each.
 test: setup $(TESTS)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $$($(BIN)/python -c "import os; print(os.cpu_count() + 1)") \
-		--dist worksteal -m "$(or $(MARKED),not browser and not live and not ollama and not ledger)" $(PYTEST_ARGS)
+		--dist worksteal -m "$(or $(MARKED),not browser and not live and not ollama and not ledger and not costly)" $(PYTEST_ARGS)
 
 # What takes a browser, the small model or a real Ollama. `make test MARKED=costly` has the longest ones.
 drills: setup

@@ -498,9 +498,18 @@ def _live_thesis_rows(table: str, models: thesis.Models, dataset: Dataset, setti
         "decomposer": names["decomposer"],
         "generator": names["generator"],
         "graded": f"judge {names['judge']}",
-        "note": None,
+        "note": note_of_data(dataset),
     }
     return rows
+
+
+def note_of_data(dataset: Dataset) -> str | None:
+    """Return the ledger's note of a live run of the thesis: questions that are not HotpotQA's do
+    not compare.
+    """
+    if dataset.name == "hotpotqa":
+        return None
+    return f"{NOT_COMPARABLE}: questions of {dataset.name}"
 
 
 def _shares(rows: pd.DataFrame, values: np.ndarray, of: np.ndarray | None = None) -> list[Interval]:

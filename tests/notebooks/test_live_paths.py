@@ -11,6 +11,7 @@ import gzip
 import json
 import re
 from dataclasses import replace
+from itertools import product
 
 import pandas as pd
 import pytest
@@ -22,6 +23,7 @@ import ragbench as rb
 from ragbench import papers
 from ragbench.data import load_dataset
 from ragbench.data.dragonball import ANSWERS_FILE
+from ragbench.data.hotpotqa import OFFICIAL_NAME
 from ragbench.data.wikieval import DIMENSIONS, Pair
 from ragbench.errors import ConfigError
 from ragbench.llm import CallError, chat_model
@@ -404,13 +406,17 @@ def test_a_live_run_takes_the_corpus_the_tokenizer_and_the_prompt_that_are_named
     assert max(map(len, contexts)) == 1000  # N in letters
     (data,) = {names["rows" if number != "14" else "answers"].attrs["data"]}
     assert data == f"minihop (3 pages, {limit} questions, tokens of tokenizer.json)"
+    live = papers.ledger("thesis")
+    live = live[live["ours_by"].str.startswith("minihop (", na=False)]
+    assert len(live) or number == "12"  # which records a hundred questions and more
+    assert not live["compares"].any()  # other questions than the thesis's
 
 
 AS_RUN = {"GRADING": "thesis_grade_as_run", "ORDER": None}
 OF_ONE = {"thesis_with_documents": 10, "thesis_query_only": 1, "thesis_grade_as_run": 2}  # at N = 0
-OF_SIX = {"thesis_with_documents": 5, "thesis_query_only": 1, "multiquery_as_run": 1}
+OF_SIX = {"thesis_with_documents": 5, "thesis_query_only": 1, "multiquery_released": 1}
 OF_SIX |= {"thesis_grade_as_run": 1}
-OF_SIX_SYSTEMS = {"PER_PROMPT": "systems", "DECOMPOSITION": "multiquery_as_run"}
+OF_SIX_SYSTEMS = {"PER_PROMPT": "systems", "DECOMPOSITION": "multiquery_released"}
 
 
 @pytest.mark.parametrize(
@@ -437,6 +443,8 @@ def test_a_live_run_of_the_thesis_asks_as_the_thesis_did(
     assert 2 < asked_once <= at_most["thesis_with_documents"]
     shown = [re.findall(r"(?m)^\d+\. (.*)", f["answers"]) for f in sent["thesis_grade_as_run"]]
     for _, own in rows[rows["N"] > 0].groupby("question_id"):
+        own = own.sort_values("judge_position")
+        assert number == "12" or [*own["retriever"]] == ["BM25", "SIM", "MMR", "REO", "MLQ"]
         in_order = [*own["answer"]]
         assert in_order in [listed[-len(in_order) :] for listed in shown]
     assert rows.attrs["graded"] == f"judge {MODEL} (thesis_grade_as_run)"
@@ -468,12 +476,14 @@ def test_notebook_11_searches_the_corpus_and_asks_for_sub_questions_with_the_pro
 ):
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
     files = {"CORPUS": str(corpus), "TOKENIZER": str(corpus / "tokenizer.json")}
-    given = {"DATA": "minihop", "LIMIT": limit, "MODEL": MODEL, "PROMPT": "multiquery_as_run"}
+    given = {"DATA": "minihop", "LIMIT": limit, "MODEL": MODEL, "PROMPT": "multiquery_released"}
     names = run_up_to("11", None, **given, **files)
-    sent = held_against(server.calls, THESIS, "multiquery_as_run")
-    assert len(values(sent["multiquery_as_run"], "question")) == limit
+    sent = held_against(server.calls, THESIS, "multiquery_released")
+    assert len(values(sent["multiquery_released"], "question")) == limit
     assert [chunk.title for chunk in names["chunks"]] == ["Page 0", "Page 1", "Page 2"]
     assert names["all_rows"]["context_tokens"].max() > 1500  # three pages in letters
+    live = papers.ledger("thesis", "Table 3.1")
+    assert not live.loc[live["ours"].notna(), "compares"].any()
 
 
 def test_notebook_10_writes_the_corpus_that_the_others_search(monkeypatch, tmp_path):
@@ -562,6 +572,7 @@ def test_a_row_that_the_paper_lacks_is_refused_before_the_first_call(rows, serve
 SEVERAL = "Tarn grew in 1841, when the mill was built. It hired in May, and bought a ferry later."
 
 
+@pytest.mark.costly
 def test_where_true_answers_got_no_claim_the_live_notebook_has_no_difference_to_say(
     server, three, monkeypatch, tmp_path
 ):
@@ -587,14 +598,21 @@ GROWTH = {
 }
 
 
-def write_dragonball(folder):
-    """Write two questions on finance in each language, with one key point or none."""
+NAMED = {
+    "Finance": "company_name",
+    "Law": "court_name",
+    "Medical": "hospital_patient_name",
+}  # the field of a document's title
+
+
+def write_dragonball(folder, domains=("Finance",)):
+    """Write two questions on each domain in each language, with one key point or none."""
     documents = []
     asked = []
-    for number, (language, (kind, question, sentence)) in enumerate(GROWTH.items()):
-        place = {"domain": "Finance", "language": language}
-        titled = {"doc_id": number, "company_name": "Tarn", "content": sentence}
-        documents.append(place | titled)
+    for number, (domain, language) in enumerate(product(domains, GROWTH)):
+        kind, question, sentence = GROWTH[language]
+        place = {"domain": domain, "language": language}
+        documents.append(place | {"doc_id": number, NAMED[domain]: "Tarn", "content": sentence})
         truth = {"doc_ids": [number], "content": "1841", "references": [sentence]}
         for points in ([sentence], None):
             query = {"query_type": kind, "content": question, "query_id": len(asked)}
@@ -642,6 +660,7 @@ def test_the_generation_half_runs_with_a_judge_on_another_server(
     assert columns <= set(live["column"])
 
 
+@pytest.mark.costly
 def test_claims_are_labelled_by_a_judge_on_another_server(server, three, monkeypatch, tmp_path):
     write_questions_of_clapnq(tmp_path, count=2)
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
@@ -721,3 +740,70 @@ def test_a_judge_that_labels_by_place_is_told_before_the_table(
     run_up_to(number, cell, MODEL=MODEL, JOINT=True, RESAMPLES=20, **given)
     said = [line for line in capsys.readouterr().out.splitlines() if " 100%" in line]
     assert any(re.match(rf"{start}p = \S+ \(chi-squared\); place 1: ", line) for line in said)
+
+
+# --- what a paper's own run sets apart from our default, each changed once, to the notebook's end
+
+
+def write_hotpotqa(folder, count=3):
+    """Write questions of two hops in the shape of the official file."""
+    asked = []
+    for number in range(count):
+        context = [
+            [f"Tarn {number}", [f"Tarn {number} was built by Ann {number}.", " It is tall."]],
+            [f"Ann {number}", [f"Ann {number} was born in Ely.", " She was an engineer."]],
+        ]
+        row = {"_id": f"h{number}", "question": f"Where was the builder of Tarn {number} born?"}
+        row |= {"answer": "Ely", "type": "bridge", "level": "hard", "context": context}
+        asked.append(row | {"supporting_facts": [[title, 0] for title, _ in context]})
+    (folder / "hotpotqa").mkdir()
+    (folder / "hotpotqa" / OFFICIAL_NAME).write_text(json.dumps(asked))
+
+
+WHOLE = {"DATA": "hotpotqa_all"}
+OF_TWO = "hotpotqa (hotpot_dev_distractor_v1.json, 2 questions), "
+BY_JUDGE = f"generator {MODEL}, judge ollama:judge"
+OF_BM25 = f"generator {MODEL}, BM25, N = 1000, judge ollama:judge"
+SIX = [f"{domain} {language}" for domain in ("finance", "law", "medicine") for language in GROWTH]
+VECTORS = "ollama:all-minilm"
+PROMPTS = {"PROMPT": "mlq.txt", "DATA": "hotpotqa"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "given", "cell", "words"),
+    [
+        ("11", WHOLE, ("Table 3.1", "100", "BM25"), OF_TWO),
+        ("11", PROMPTS, ("Table 3.1", "100", "MLQ"), f"decomposer {MODEL}"),
+        ("12", WHOLE | {"LIMIT": None}, ("Table 3.2", "1000", "grade 1"), OF_TWO.replace("2", "3")),
+        ("13", WHOLE, ("Table 3.3", "BM25", "grade 1"), BY_JUDGE),
+        ("14", WHOLE, ("Figure 3.1", "grade 1", "share"), OF_BM25),
+        ("41", {"PARTS": SIX}, ("Table 3", MODEL, "Completeness CN"), ", ".join(SIX)),
+        ("42", {"EMBEDDER": VECTORS}, ("Table 4", VECTORS, "Completeness CN"), "by ollama:judge"),
+        ("44", {"QUESTIONS": 2}, ("Table 4", "BM25", "Completeness CN"), "first 2 CN questions"),
+        ("44", {"EMBEDDER": VECTORS}, ("Table 4", VECTORS, "Completeness CN"), "by ollama:judge"),
+    ],
+)
+def test_what_a_paper_set_otherwise_is_set_and_fills_its_cell(
+    number, given, cell, words, server, three, monkeypatch, tmp_path
+):
+    write_hotpotqa(tmp_path)
+    write_dragonball(tmp_path, NAMED)
+    (tmp_path / "mlq.txt").write_text("Mine: {question}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
+    server.models[EMBEDDER] = DIGEST
+    given = {"LIMIT": 2, "RESAMPLES": 20, "MODEL": MODEL} | given
+    with FakeOllama({"judge": DIGEST}, reply=three_points) as judge:
+        given |= {"JUDGE": {"use": "ollama:judge", "host": judge.url}}
+        run_up_to(number, None, **given)
+        prompts = {call.prompt for call in server.calls if "messages" in call.body}
+        assert bool(judge.calls) == (number != "11")  # it retrieves alone
+        assert not prompts & {call.prompt for call in judge.calls}
+    assert "PROMPT" not in given or all(prompt.startswith("Mine: ") for prompt in prompts)
+    filled = papers.ledger().dropna(subset="ours").set_index(["item", "row", "column"])
+    filled = filled.loc[[cell]]
+    filled = filled[filled["ours_by"].str.contains(words, regex=False)]
+    assert len(filled)
+    assert filled["ours"].between(0, 100).all()
+    assert filled["compares"].all()
