@@ -26,6 +26,9 @@ class RagasAsRun(ModelRagas):
     """RAGAS's labels by the method of the release ragas 0.0.11: demonstrations, all statements of an answer in one
     prompt, and n questions by n calls at temperature .2.
 
+    Context relevance is the paper's: one extraction at temperature 0, Eq 2. The release takes two at temperature .2
+    after three demonstrations, and multiplies their mean share by how far a cross-encoder finds them alike.
+
     ``model`` is a name, or a name with options. Each of the n calls has a seed of its own; of a provider that takes no
     seed a cassette keeps one question n times.
     """
@@ -50,6 +53,8 @@ class RagasAsRun(ModelRagas):
 
     def verdicts(self, statements, contexts):
         """A verdict on each statement, all of an answer in one prompt; None where the reply could not be read."""
+        # `ModelRagas` asks jointly too, but for labels by number, and once more for one that is missing; here the
+        # reply's form has the verdicts in order, and as many as there are statements.
         template = load_prompt("ragas_verdicts_as_run")
         places = [place for place, listed in enumerate(statements) if listed]
         prompts = []

@@ -62,11 +62,12 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 RETRIEVER_NAMES = tuple(SETTINGS)
 TOP_K: Mapping[str, int] = {"BM25": 5, "SIM": 10, "MMR": 10, "MLQ": 5, "REO": 10}
 CUTOFFS = tuple(range(100, 1001, 100))
+_AS_GRADED = ("BM25", "SIM", "MMR", "REO", "MLQ")  # in the judge's prompt (`gpt_eval.py`)
 # What each table sets apart from `SETTINGS`; all but the first have a generator and a judge.
 TABLES: Mapping[str, Mapping[str, Any]] = {
     "Table 3.1": {"N": CUTOFFS},
     "Table 3.2": {"retrievers": ("BM25",), "N": (0, *CUTOFFS), "per_prompt": "ten"},
-    "Table 3.3": {"N": (0, 1000), "per_prompt": "systems"},
+    "Table 3.3": {"N": (0, 1000), "per_prompt": "systems", "retrievers": _AS_GRADED},
 }
 
 
@@ -170,7 +171,7 @@ class Models:
     Figure 2.5's. ``options``: of `ragbench.llm.chat_model`.
 
     Source: thesis §2.5.3 (MLQ asks a language model for its queries), §2.4 (answers and grades);
-    "multiquery_as_run" and "thesis_grade_as_run" have the method of the published run.
+    "multiquery_released" and "thesis_grade_as_run" have the method of the published run.
     """
 
     def __init__(

@@ -148,7 +148,7 @@ def test_a_chinese_name_of_the_demonstration_is_told_as_well(answer, is_read):
 def test_a_derived_question_that_is_copied_from_an_example_is_left_out(caplog):
     derived = "How high is it?\nHow long is the river Orle?\nWhere does Otto Brisk live?"
     with serve(lambda prompt: derived) as server:
-        decompose = llm_decomposer(server.model(), "multiquery_as_run", **QUIET)
+        decompose = llm_decomposer(server.model(), "multiquery_released", **QUIET)
         assert decompose("How high is the house of Otto Brisk?") == [
             "How high is it?",
             "Where does Otto Brisk live?",
