@@ -373,35 +373,17 @@ def _panel_height(rows: Sequence[str], headings: Sequence[str], band: float) -> 
     return 0.3 + line * _size(headings)[1] + band * len(rows)
 
 
-def ir_score_curves(
-    ours: pd.DataFrame, paper: pd.DataFrame | None = None, title: str = "measured here"
-) -> Figure:
-    """Mean IR score against the token budget, one line per retriever, with the published curves
-    beside (Table 3.1).
-
-    Both tables have the columns retriever, N, mean. ``title`` says what the left panel was measured
-    on.
-
-    >>> import pandas as pd
-    >>> table = pd.DataFrame({"retriever": "BM25", "N": [100, 1000], "mean": [0.4, 0.7]})
-    >>> rb.plots.ir_score_curves(table).axes[0].get_ylabel()
-    'mean IR score'
-    """
-    panels = {title: ours}
-    if paper is not None:
-        panels["as published"] = paper
-    return curves(panels, "mean IR score")
-
-
-def curves(panels: Mapping[str, pd.DataFrame], ylabel: str) -> Figure:
+def curves(panels: Mapping[str, pd.DataFrame], ylabel: str = "mean IR score") -> Figure:
     """Means between 0 and 1 against the token budget, a panel a table, one line per retriever.
 
-    The tables have the columns retriever, N, mean. Where one has ``bound`` and it is True, the mean
-    at the largest N is a horizontal line: of a floor or a ceiling.
+    ``panels``: heading -> table, such as the means measured here and, beside them, those of a
+    paper. The tables have the columns retriever, N, mean. Where one has ``bound`` and it is True,
+    the mean at the largest N is a horizontal line: of a floor or a ceiling.
 
     >>> import pandas as pd
     >>> table = pd.DataFrame({"retriever": "BM25", "N": [100, 1000], "mean": [0.4, 0.7]})
-    >>> figure = rb.plots.curves({"MiniHop": table}, "mean IR score")
+    >>> rb.plots.curves({"MiniHop": table}).axes[0].get_ylabel()
+    'mean IR score'
     """
     for frame in panels.values():
         _need(frame, "retriever", "N", "mean")

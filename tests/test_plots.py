@@ -31,7 +31,9 @@ def curves():
 
 
 def test_curves_show_ours_beside_the_paper(curves):
-    figure = plots.ir_score_curves(curves, curves.drop(columns=["low", "high"]))
+    figure = plots.curves(
+        {"measured here": curves, "as published": curves.drop(columns=["low", "high"])}
+    )
     left, right = figure.axes
     np.testing.assert_allclose([line.get_ydata() for line in left.lines], [[0.4, 0.5], [0.1, 0.2]])
     # one band per retriever, where there are intervals
@@ -40,8 +42,8 @@ def test_curves_show_ours_beside_the_paper(curves):
 
 
 def test_a_retriever_keeps_its_colour_whatever_stands_beside_it(curves):
-    alone = plots.ir_score_curves(curves[curves["retriever"] == "REO"]).axes[0].lines[0].get_color()
-    assert alone == plots.ir_score_curves(curves).axes[0].lines[1].get_color()
+    alone = plots.curves({"": curves[curves["retriever"] == "REO"]}).axes[0].lines[0].get_color()
+    assert alone == plots.curves({"": curves}).axes[0].lines[1].get_color()
 
 
 def test_a_category_has_its_colour_whether_or_not_others_are_drawn():
@@ -58,7 +60,7 @@ def test_a_category_has_its_colour_whether_or_not_others_are_drawn():
 def test_an_odd_name_stands_in_legend_axis_and_title_as_it_is(odd, monkeypatch):
     cells = table_of(system=[odd, "b"], N=[1, 2])
     for figure in [
-        plots.ir_score_curves(cells.rename(columns={"system": "retriever"}), title=odd),
+        plots.curves({odd: cells.rename(columns={"system": "retriever"})}),
         plots.dots(cells, "N", "mean", "system", xlabel=odd, title=odd),
         plots.dots(cells, "N", "mean", "system", xlabel=odd, panel="system"),
         plots.stacked_shares(grades_of(system=[odd, "b"]), "system", plots.GRADE_NAMES, odd),
@@ -70,7 +72,7 @@ def test_an_odd_name_stands_in_legend_axis_and_title_as_it_is(odd, monkeypatch):
 
 def test_saving_writes_picture_print_numbers_and_words(tmp_path, curves):
     def saved(name):
-        figure = plots.ir_score_curves(curves)
+        figure = plots.curves({"": curves})
         paths = plots.save_figure(
             figure, "x", curves, "Two curves.", folder=tmp_path / name, kinds=("png", "pdf", "svg")
         )
@@ -88,7 +90,7 @@ def test_saving_writes_picture_print_numbers_and_words(tmp_path, curves):
 
 def test_a_saved_table_has_no_formula_and_a_figure_words(tmp_path, monkeypatch, curves):
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path))
-    figure = plots.ir_score_curves(curves)
+    figure = plots.curves({"": curves})
     paths = plots.save_figure(figure, "99_y", curves.assign(retriever="=1+1"), "Two curves.")
     assert "'=1+1" in paths["csv"].read_text()
     with pytest.raises(ConfigError, match="empty alt text"):
@@ -96,7 +98,7 @@ def test_a_saved_table_has_no_formula_and_a_figure_words(tmp_path, monkeypatch, 
 
 
 def test_a_notebook_shows_a_saved_figure_with_its_words(tmp_path, curves):
-    figure = plots.ir_score_curves(curves)
+    figure = plots.curves({"": curves})
     paths = plots.save_figure(figure, "99_x", curves, " Two curves.\n", folder=tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["99_x.csv", "99_x.png"]
     assert {*paths} == {"png", "csv"}
@@ -164,7 +166,7 @@ FRAME = pd.DataFrame({"system": ["A"], "mean": [0.5]})
 @pytest.mark.parametrize(
     ("column", "draw"),
     [
-        ("retriever", lambda: plots.ir_score_curves(FRAME)),
+        ("retriever", lambda: plots.curves({"": FRAME})),
         ("hue", lambda: plots.dots(FRAME, "system", "mean", "hue", xlabel="share")),
         ("grade 5", lambda: plots.stacked_shares(FRAME, "system", {"mean": "", "grade 5": ""})),
         ("value", lambda: plots.dots(FRAME, "system", "value", xlabel="share")),
@@ -211,9 +213,12 @@ def grades_of(**columns):
 
 
 KINDS = {
-    "curves": lambda names: plots.ir_score_curves(table_of(retriever=names, N=[100, 1000]), title=NAMES[0]),
-    "curves and the paper's": lambda names: plots.ir_score_curves(
-        table_of(retriever=names, N=[100, 500]), table_of(retriever=names[:2], N=[100, 500])
+    "curves": lambda names: plots.curves({NAMES[0]: table_of(retriever=names, N=[100, 1000])}),
+    "curves and the paper's": lambda names: plots.curves(
+        {
+            "": table_of(retriever=names, N=[100, 500]),
+            "as published": table_of(retriever=names[:2], N=[100, 500]),
+        }
     ),
     "dots by budget": lambda names: plots.dots(
         table_of(N=[0, 300, 1000], system=names), "N", "mean", "system", xlabel="seconds per answer", title=NAMES[0]
@@ -317,7 +322,7 @@ def test_the_reader_of_figures_finds_what_is_cut_covered_or_small(monkeypatch):
 
 
 def test_no_two_of_thirteen_names_have_one_look():
-    figure = plots.ir_score_curves(table_of(retriever=NAMES, N=[100, 1000]))
+    figure = plots.curves({"": table_of(retriever=NAMES, N=[100, 1000])})
     assert len({(line.get_color(), line.get_marker()) for line in figure.axes[0].lines}) == 13
     assert len({line.get_color() for line in figure.axes[0].lines[:10]}) == 10
 
@@ -325,7 +330,7 @@ def test_no_two_of_thirteen_names_have_one_look():
 def test_a_thesis_has_its_width_and_its_font(tmp_path, curves):
     with plt.rc_context():
         plots.style(width_mm=160, font="serif", size=12)
-        figure = plots.ir_score_curves(curves, curves)
+        figure = plots.curves({"measured here": curves, "as published": curves})
         plots.style()
     assert figure.get_size_inches()[0] == pytest.approx(160 / 25.4)
     axis = figure.axes[0]
