@@ -36,7 +36,6 @@ from ragbench.papers import NOT_COMPARABLE, ragchecker, thesis
 from ragbench.paths import cache_dir, packaged_data, results_dir, sha256_of, written_whole
 from ragbench.records import Answer, Chunk, Dataset, Document, Grade, Hit, Question
 from ragbench.retrieval import Gold, llm_decomposer
-from ragbench.retrieval.base import ranked
 from ragbench.rows import Row, measure_answers
 from ragbench.stats import Interval, ppi_shares
 from ragbench.stats.clusters import document_clusters
@@ -74,7 +73,7 @@ class _Assigned:
         hits = []
         for query in queries:
             first = self.documents[query][:k]
-            hits.append(ranked((chunks[name], 1.0) for name in first))
+            hits.append(Hit.ranked((chunks[name], 1.0) for name in first))
         return hits
 
 

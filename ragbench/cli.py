@@ -398,11 +398,10 @@ def _score(
     code: str | None = None,
 ) -> None:
     """Score answers you have: a CSV, JSON or Parquet file, in any tool's columns."""
-    from ragbench.experiment.experiment import import_code
     from ragbench.report.export import check_target, export_scores
 
     if code:
-        import_code(Path.cwd(), code)
+        rb.Experiment.import_code(Path.cwd(), code)
     if to is None and not plan:
         raise ConfigError(
             "no --to", "a folder for tables, figures and labels", "add for instance --to report/"

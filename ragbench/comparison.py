@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ragbench.metrics.table import lower_is_better
+from ragbench.metrics.table import Metric
 from ragbench.stats import MISSING, interval_text, with_interval
 from ragbench.stats.tables import compare_scores as compare_scores
 
@@ -67,7 +67,7 @@ def may_be_first(table: pd.DataFrame) -> pd.DataFrame:
     or more (``benchmarks/sim_intervals.py``, beside a bootstrap of ranks). Empty for a measure with
     fewer than three systems, or not every pair of them.
     """
-    lower = lower_is_better()
+    lower = Metric.where_lower_is_better()
     rows = []
     for measure, part in table.groupby("measure", sort=False):
         systems = list(dict.fromkeys([*part["a"], *part["b"]]))
@@ -103,7 +103,7 @@ def conclusions(table: pd.DataFrame) -> list[str]:
     chance of 0.8, or that too few questions differ for any p below 0.05. Of three or more systems
     the last sentences say which `may_be_first`.
     """
-    lower = lower_is_better()
+    lower = Metric.where_lower_is_better()
     sentences = []
     for row in table.to_dict("records"):
         measure = row["measure"]

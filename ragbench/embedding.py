@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from ragbench.errors import ConfigError, DataError, ModelError, check_known, unknown
+from ragbench.errors import ConfigError, DataError, ModelError, check_known
 from ragbench.onnx_models import OnnxModel, cores
 from ragbench.paths import cache_dir
 from ragbench.text.languages import other_languages
@@ -525,7 +525,7 @@ def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
     kind, colon, rest = name.partition(":")
     needs_rest = {"ollama": True, "minilm": False}.get(kind, bool(colon))
     if kind not in EMBEDDERS or needs_rest != bool(rest):
-        raise unknown("embedder", name, {*EMBEDDERS, "ollama:NAME"} - {"ollama"})
+        raise ConfigError.unknown("embedder", name, {*EMBEDDERS, "ollama:NAME"} - {"ollama"})
     make = EMBEDDERS[kind]
     check_known(f"option of {name}", options, {*inspect.signature(make).parameters} - {"name"})
     arguments = [rest] if rest else []

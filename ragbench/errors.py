@@ -6,6 +6,10 @@ Every message says what was got, what was expected, and what to do next.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Self
+
+_MAX_NAMES = 100  # names that a message lists
+_CODED = ("retriever", "chunker", "metric")  # what a file of one's own may add
 
 
 class RagbenchError(Exception):
@@ -49,6 +53,15 @@ class DataError(RagbenchError):
       do: name yours
     """
 
+    @classmethod
+    def not_written(cls, file: object, reason: str | None) -> Self:
+        """Build the error that ends a run when a file cannot be written."""
+        return cls(
+            f"{file} cannot be written: {reason}",
+            "room, and a file to write to",
+            "make room or check the rights, then run again: recorded replies and vectors are kept",
+        )
+
 
 class EmptyFileError(DataError):
     """A file holds no text."""
@@ -76,31 +89,27 @@ class ConfigError(RagbenchError):
       expected: BM25, SIM, Hybrid
     """
 
+    @classmethod
+    def unknown(cls, kind: str, name: object, valid: Iterable[object]) -> Self:
+        """Build the error for a name that is not among the known ones.
 
-_MAX_NAMES = 100  # names that a message lists
-_CODED = ("retriever", "chunker", "metric")  # what a file of one's own may add
+        It names the choices (of very many the nearest) and, when one is close, a guess.
 
-
-def unknown(kind: str, name: object, valid: Iterable[object]) -> ConfigError:
-    """Build the error for a name that is not among the known ones.
-
-    It names the choices (of very many the nearest) and, when one is close, a guess.
-
-    Parameters
-    ----------
-    kind : what is being named, e.g. ``"retriever"``.
-    """
-    names = sorted(map(str, valid))
-    close = _closest(str(name), names)
-    expected = f"one of {', '.join(names)}"
-    if len(names) > _MAX_NAMES:
-        nearest = ", ".join(close or names[:5])
-        expected = f"one of {nearest} ... ({len(names):,} in all)"
-    guess = _guess(str(name), names, close)
-    do = f"{guess}choose one of the names above"
-    if kind in _CODED:
-        do += ", or name the file of your own: code: mine.py"
-    return ConfigError(f"unknown {kind} {name!r}", expected, do)
+        Parameters
+        ----------
+        kind : what is being named, e.g. ``"retriever"``.
+        """
+        names = sorted(map(str, valid))
+        close = _closest(str(name), names)
+        expected = f"one of {', '.join(names)}"
+        if len(names) > _MAX_NAMES:
+            nearest = ", ".join(close or names[:5])
+            expected = f"one of {nearest} ... ({len(names):,} in all)"
+        guess = _guess(str(name), names, close)
+        do = f"{guess}choose one of the names above"
+        if kind in _CODED:
+            do += ", or name the file of your own: code: mine.py"
+        return cls(f"unknown {kind} {name!r}", expected, do)
 
 
 def _closest(name: str, names: list[str]) -> list[str]:
@@ -126,7 +135,7 @@ def _guess(name: str, names: list[str], close: list[str]) -> str:
 
 
 def check_known(kind: str, names: Iterable[object], valid: Collection) -> None:
-    """Raise the error of `unknown` for the first of the names that is not among the known ones."""
+    """Raise `ConfigError.unknown` for the first of the names that is not among the known ones."""
     for name in names:
         if name not in valid:
-            raise unknown(kind, name, valid)
+            raise ConfigError.unknown(kind, name, valid)

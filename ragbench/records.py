@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Self
 
 from ragbench.errors import DataError, check_known
 
@@ -95,6 +95,11 @@ class Hit:
     chunk: Chunk
     score: float
     rank: int
+
+    @classmethod
+    def ranked(cls, pairs: Iterable[tuple[Chunk, float]]) -> list[Self]:
+        """Number chunks with their scores, best first, from 1."""
+        return [cls(chunk, score, rank) for rank, (chunk, score) in enumerate(pairs, 1)]
 
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -176,15 +176,6 @@ _KINDS = {"int": "Int64", "float": float}
 _COLUMNS = (*(name for name in _TYPES if name not in ("chunks", "meta")), "context", "chunks")
 
 
-def no_room(file: object, reason: str | None) -> DataError:
-    """Build the error that ends a run when a file cannot be written."""
-    return DataError(
-        f"{file} cannot be written: {reason}",
-        "room, and a file to write to",
-        "make room or check the rights, then run again: recorded replies and vectors are kept",
-    )
-
-
 def open_file(path: Path) -> BinaryIO:
     """Open a file that a run wrote; DataError where that cannot be done."""
     try:

@@ -43,7 +43,7 @@ from ragbench.llm import Cassette, Plan, chat_model, plan
 from ragbench.llm.asking import AskOptions
 from ragbench.llm.endpoints import Endpoint
 from ragbench.llm.models import TWO_WAYS
-from ragbench.metrics.table import METRICS, Metric, grade_metrics, lower_is_better
+from ragbench.metrics.table import METRICS, Metric, grade_metrics
 from ragbench.paths import sha256_of, written_whole
 from ragbench.prompts import Prompt
 from ragbench.records import GRADES, Answer, Question
@@ -532,7 +532,7 @@ def metric_table() -> pd.DataFrame:
     >>> rb.metric_table().columns.tolist()
     ['number', 'metric', 'needs', 'source', 'range', 'labels']
     """
-    lower = lower_is_better()
+    lower = Metric.where_lower_is_better()
     rows = []
     for column, (name, _) in Metric.find().items():
         metric = METRICS[name]

@@ -27,7 +27,7 @@ import ragbench
 from ragbench.errors import DataError, ModelError, check_known
 from ragbench.generation import PROMPTS
 from ragbench.llm import Cassette
-from ragbench.llm.cassette import canonical
+from ragbench.llm.cassette import Keys
 from ragbench.llm.endpoints import Endpoint
 from ragbench.paths import project_root, results_dir
 from ragbench.prompts import prompt_hash
@@ -187,9 +187,9 @@ def verify(name: str, folder: Path | None = None) -> list[str]:
     """
     about = recorded.manifest(name, folder)
     problems = [
-        f"{key}: the manifest says {canonical(about[key])}, now it is {canonical(value)}"
+        f"{key}: the manifest says {Keys.canonical(about[key])}, now it is {Keys.canonical(value)}"
         for key, value in _asked_of(name).items()
-        if canonical(about[key]) != canonical(value)
+        if Keys.canonical(about[key]) != Keys.canonical(value)
     ]
     with recorded.replay(name, folder) as cassette:
         problems += cassette.verify()

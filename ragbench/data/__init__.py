@@ -36,7 +36,7 @@ from ragbench.data.user import (
     validate,
 )
 from ragbench.data.wikieval import load_wikieval, wikieval_pairs
-from ragbench.errors import ConfigError, NotHereError, unknown
+from ragbench.errors import ConfigError, NotHereError
 from ragbench.records import Dataset
 
 __dir__ = public_names(globals())
@@ -97,7 +97,7 @@ def load_dataset(
 
 
 def _unknown(name: str, valid: Iterable[str]) -> ConfigError:
-    error = unknown("data set", name, valid)
+    error = ConfigError.unknown("data set", name, valid)
     if Path(name).suffix:
         return ConfigError(
             error.got,

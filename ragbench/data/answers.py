@@ -24,7 +24,6 @@ from ragbench.data.tables import (
     read_ids,
     read_list,
     read_mapping,
-    with_squad_answers,
 )
 from ragbench.errors import DataError
 from ragbench.records import Chunk, Hit, as_id
@@ -159,8 +158,7 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     context is a text, other empty cells of a CSV are missing: an answer too, unless the column
     ``answer_is_empty`` says that it is the empty text.
     """
-    table = Table.of(source)
-    table = table._replace(frame=with_squad_answers(table.frame))
+    table = Table.of(source).with_squad_answers()
     aliases = _DEEPEVAL if _OF_DEEPEVAL.intersection(table.frame.columns) else COLUMNS
     table = table.in_our_names(aliases, columns or {}, "columns", _LISTS, ("context", "kind"))
     repairs = _read_cells(table)

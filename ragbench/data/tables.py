@@ -90,6 +90,22 @@ class Table(NamedTuple):
             values = {name: _plain(cell) for name, cell in cells.items()}
             yield {name: value for name, value in values.items() if value is not None}
 
+    def with_squad_answers(self) -> Table:
+        """Return SQuAD's rows with their true answers as ``reference``, a list; other rows as they
+        are.
+
+        SQuAD keeps them as ``answers``: {"text": [...], "answer_start": [...]}.
+        """
+        frame = self.frame
+        if "reference" in frame or "answers" not in frame:
+            return self
+        answers = frame["answers"].to_list()
+        if not all(isinstance(cell, Mapping) and "text" in cell for cell in answers):
+            return self
+        texts = [list(dict.fromkeys(cell["text"])) for cell in answers]
+        references = pd.Series(texts, frame.index, dtype=object)
+        return self._replace(frame=frame.assign(reference=references))
+
     def in_our_names(
         self,
         aliases: Mapping[str, Sequence[str]],
@@ -240,20 +256,6 @@ def _unwrapped(source: Any, name: str) -> Any:
 def _test_case(case: Mapping[str, Any]) -> dict[str, Any]:
     """Return a case of DeepEval, whose JSON has retrievalContext for retrieval_context."""
     return {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): case[name] for name in case}
-
-
-def with_squad_answers(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return SQuAD's rows with their true answers as ``reference``, a list; else what is given.
-
-    SQuAD keeps them as ``answers``: {"text": [...], "answer_start": [...]}.
-    """
-    if "reference" in frame or "answers" not in frame:
-        return frame
-    answers = frame["answers"].to_list()
-    if not all(isinstance(cell, Mapping) and "text" in cell for cell in answers):
-        return frame
-    texts = [list(dict.fromkeys(cell["text"])) for cell in answers]
-    return frame.assign(reference=pd.Series(texts, frame.index, dtype=object))
 
 
 def _has_fields(row: Any) -> bool:

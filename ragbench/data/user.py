@@ -25,7 +25,7 @@ from pydantic import BeforeValidator, StrictInt
 from ragbench.data.documents import READERS, read_documents
 from ragbench.data.files import FileRecord, Filled, OfWords, as_record
 from ragbench.data.hotpotqa import supporting_sentences
-from ragbench.data.tables import Table, read_list, with_squad_answers
+from ragbench.data.tables import Table, read_list
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.paths import packaged_data, refuse_stream, written_whole
 from ragbench.records import Dataset, Document, Question, as_id
@@ -135,8 +135,7 @@ def _read_questions(
 ) -> list[Question]:
     by_title = _by_title(documents)
     needed = ["question", "answer"]
-    table = Table.of(source)
-    table = _in_our_names(table._replace(frame=_squad(table.frame)), _QUESTION, fields, needed)
+    table = _in_our_names(_squad(Table.of(source)), _QUESTION, fields, needed)
     _refuse_given_answers(table)
     questions = _records(table, needed, lambda row, where: _question(row, where, by_title))
     if "id" in table.frame:
@@ -169,17 +168,17 @@ def _refuse_given_answers(table: Table) -> None:
         )
 
 
-def _squad(frame: pd.DataFrame) -> pd.DataFrame:
+def _squad(table: Table) -> Table:
     """Return SQuAD's rows with the first of their true answers, and the passage that it stands in;
     else what is given. All of them stay in ``answers``.
     """
-    rows = with_squad_answers(frame)
-    if rows is frame or "answer" in frame or "context" not in frame:
-        return frame
-    passages = [[text] for text in frame["context"]]
-    return frame.assign(
-        answer=rows["reference"].str[0], references=pd.Series(passages, frame.index)
-    )
+    frame = table.frame
+    with_answers = table.with_squad_answers()
+    if with_answers is table or "answer" in frame or "context" not in frame:
+        return table
+    answers = with_answers.frame["reference"].str[0]
+    passages = pd.Series([[text] for text in frame["context"]], frame.index)
+    return table._replace(frame=frame.assign(answer=answers, references=passages))
 
 
 def load_documents(

@@ -63,7 +63,7 @@ class _Draft:
 
 
 @dataclass(frozen=True)
-class Drafts:
+class _Drafts:
     """Drafts that passed the checks and that no person has accepted, and a row for each draft that
     was asked for: id, question, answer, references, and the reason why it is left out, if it is.
     """
@@ -87,7 +87,7 @@ class Drafts:
         return save_questions(self.questions, path)
 
 
-def draft_questions(documents: Any, model: Any, **options: Any) -> Drafts:
+def draft_questions(documents: Any, model: Any, **options: Any) -> _Drafts:
     """Let a model draft a question about each document, two calls each, and check the drafts.
 
     Parameters
@@ -161,7 +161,7 @@ def _find_references(model: Any, drafts: Sequence[_Draft], options: dict[str, An
             draft.references = tuple(draft.sentences[number - 1] for number in numbers)
 
 
-def _checked(drafts: Sequence[_Draft], documents: Any, drafted_by: str) -> Drafts:
+def _checked(drafts: Sequence[_Draft], documents: Any, drafted_by: str) -> _Drafts:
     """Check each draft's evidence against the documents."""
     questions = []
     for draft in drafts:
@@ -177,7 +177,7 @@ def _checked(drafts: Sequence[_Draft], documents: Any, drafted_by: str) -> Draft
         rows.append((draft.id, draft.question, draft.answer, draft.references, reason))
     columns = ["id", "question", "answer", "references", "reason"]
     kept = tuple(question for question in questions if question.id not in reasons)
-    return Drafts(kept, pd.DataFrame(rows, columns=columns))
+    return _Drafts(kept, pd.DataFrame(rows, columns=columns))
 
 
 def _draft_of(document: Document) -> _Draft:

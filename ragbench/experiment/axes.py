@@ -16,7 +16,7 @@ from typing import Any
 
 from ragbench import chunking, data, retrieval
 from ragbench.embedding import make_embedder
-from ragbench.errors import ConfigError, RagbenchError, check_known, unknown
+from ragbench.errors import ConfigError, RagbenchError, check_known
 from ragbench.labelling.checkers import ModelChecker
 from ragbench.llm import chat_model
 from ragbench.llm.models import NAMES, TWO_WAYS
@@ -239,7 +239,7 @@ def _person(axis: str, use: str, options: dict[str, Any], settings: _Settings) -
         _check_options(use, options, maker)
         return maker(**options)
     if ":" not in use and use not in NAMES:
-        error = unknown(axis, use, (*table, *NAMES))
+        error = ConfigError.unknown(axis, use, (*table, *NAMES))
         if "did you mean" in error.do:
             raise error
         raise ConfigError(error.got, error.expected, TWO_WAYS)

@@ -16,7 +16,7 @@ import yaml
 from pydantic import ValidationError
 
 from ragbench.data.files import read_text
-from ragbench.errors import ConfigError, RagbenchError, unknown
+from ragbench.errors import ConfigError, RagbenchError
 from ragbench.experiment.grid import Grid
 from ragbench.experiment.plan import plan_experiment
 from ragbench.experiment.run import Run
@@ -95,7 +95,7 @@ class Experiment(Grid):
         settings = _read_yaml(path)
         try:
             if "code" in settings:
-                import_code(path.parent, settings.pop("code"))
+                cls.import_code(path.parent, settings.pop("code"))
             return cls(**settings | {"paths_from": path.parent})
         except RagbenchError as error:
             raise ConfigError(
@@ -103,6 +103,22 @@ class Experiment(Grid):
                 error.expected,
                 error.do,
             ) from None
+
+    @staticmethod
+    def import_code(folder: Path, code: Any) -> None:
+        """Run a Python file of the user's, in a folder, which adds own names to the tables."""
+        file = folder / str(code)
+        if file.suffix != ".py" or not file.is_file():
+            raise ConfigError(
+                f"code is {code!r}",
+                "a Python file beside it",
+                "write for instance code: mine.py",
+            )
+        name = f"ragbench_code_{file.stem}"  # takes the place of no module
+        module = ModuleType(name)
+        module.__file__ = str(file)
+        sys.modules[name] = module
+        SourceFileLoader(name, str(file)).exec_module(module)
 
     def plan(self) -> Plan:
         """Count what a run will embed, search, ask and grade, see `plan_experiment`."""
@@ -135,7 +151,7 @@ def _in_words(error: ValidationError) -> ConfigError:
     first, *_ = details = error.errors()
     name = str(first["loc"][0])
     if first["type"] == "extra_forbidden":
-        return unknown("key", name, Grid.model_fields)
+        return ConfigError.unknown("key", name, Grid.model_fields)
     if first["type"] == "missing":
         return ConfigError(
             f"there is no key {name!r}",
@@ -208,19 +224,3 @@ def _line_of(message: str, path: Path) -> str:
         if word in lines:
             return lines[word]
     return ""
-
-
-def import_code(folder: Path, code: Any) -> None:
-    """Run a Python file of the user's, in a folder, that adds names of their own to the tables."""
-    file = folder / str(code)
-    if file.suffix != ".py" or not file.is_file():
-        raise ConfigError(
-            f"code is {code!r}",
-            "a Python file beside it",
-            "write for instance code: mine.py",
-        )
-    name = f"ragbench_code_{file.stem}"  # takes the place of no module
-    module = ModuleType(name)
-    module.__file__ = str(file)
-    sys.modules[name] = module
-    SourceFileLoader(name, str(file)).exec_module(module)

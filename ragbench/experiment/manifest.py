@@ -38,7 +38,6 @@ from ragbench.rows import (
     ROWS,
     Row,
     load_manifest,
-    no_room,
     open_file,
 )
 from ragbench.text.languages import other_languages
@@ -203,7 +202,7 @@ class RunFiles:
             with self.path.open(mode) as file:
                 file.write(text)
         except OSError as error:
-            raise no_room(self.path, error.strerror) from None
+            raise DataError.not_written(self.path, error.strerror) from None
         self._sha256.update(text)
         self.entry["rows_made"] += len(lines)
         self.entry["failed"].update(row.error_kind for row in rows if row.status == "failed")
@@ -246,7 +245,7 @@ class RunFiles:
                 part.write_text(text + "\n", encoding="utf-8")
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            raise no_room(self.folder / MANIFEST, reason) from None
+            raise DataError.not_written(self.folder / MANIFEST, reason) from None
 
 
 def _now() -> str:

@@ -16,7 +16,7 @@ from ragbench.experiment.build import Built, Person
 from ragbench.experiment.grid import Grid
 from ragbench.experiment.run import Run
 from ragbench.labelling.grades import group_answers
-from ragbench.llm import Cassette, Plan, PlannedStep, plan
+from ragbench.llm import Cassette, Plan, plan
 from ragbench.onnx_models import cores
 from ragbench.records import GRADES, Answer
 from ragbench.retrieval.base import inner_searches
@@ -39,7 +39,7 @@ def plan_experiment(experiment: Grid) -> Plan:
         planned = _embeddings(built)
         for data, of_data in built.data.items():
             searches = {cell.search for cell in experiment.cells(data) if cell.N}
-            planned += _step("retrieve", len(searches) * len(of_data.questions), cached=0)
+            planned += Plan.of("retrieve", len(searches) * len(of_data.questions), cached=0)
         planned += _decompositions(built)
         is_known = all(step.name == "retrieve" or not step.calls for step in planned)
         rows = None
@@ -49,10 +49,6 @@ def plan_experiment(experiment: Grid) -> Plan:
         if experiment.metrics:
             planned += _labels(experiment, cassette, rows)
     return planned
-
-
-def _step(name: str, calls: int, cached: float, seconds: float = 0.0) -> Plan:
-    return Plan((PlannedStep(name, calls, cached, calls - cached, seconds),))
 
 
 # -- vectors and retrievers
@@ -66,7 +62,7 @@ def _embeddings(built: Built) -> Plan:
         planned += Plan((), (note,))
     to_embed = [(error.embedder, {*error.texts}) for error in built.not_cut.values()]
     for embedder, texts in [*to_embed, *_without_vector(built)]:
-        planned += _step("embed", len(texts), 0, _seconds(embedder, [*texts]))
+        planned += Plan.of("embed", len(texts), 0, _seconds(embedder, [*texts]))
     return planned
 
 
@@ -138,7 +134,7 @@ def _people(
                     {step: calls}, person, cassette, recorded=recorded, concurrency=at_once
                 )
             else:
-                planned += _step(step, calls, recorded)
+                planned += Plan.of(step, calls, recorded)
             if math.isnan(recorded):
                 planned += Plan((), (f"{step}: {_UNKNOWN}",))
     return planned

@@ -27,7 +27,7 @@ from filelock import FileLock, Timeout
 from tqdm.auto import tqdm
 
 from ragbench.data.relevance import judgements
-from ragbench.errors import ConfigError, ModelError
+from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.experiment.axes import NONE
 from ragbench.experiment.build import Built, People, Person
 from ragbench.experiment.grid import Cell, Grid
@@ -35,14 +35,14 @@ from ragbench.experiment.manifest import RunFiles
 from ragbench.generation import generate
 from ragbench.labelling.grades import GRADES, grade
 from ragbench.llm import Cassette
-from ragbench.llm.cassette import Keys, canonical
+from ragbench.llm.cassette import Keys
 from ragbench.llm.identity import identity
 from ragbench.metrics.ir_score import ir_score_table
 from ragbench.onnx_models import cores
 from ragbench.prompts import prompt_hash
 from ragbench.records import Answer, Failure, Grade, Hit, Question, as_id
 from ragbench.retrieval.base import inner_searches
-from ragbench.rows import Row, no_room
+from ragbench.rows import Row
 from ragbench.text.tokens import TokenOffsets, joined_cutoffs, texts_before
 
 BLOCK_OF_QUESTIONS = 500  # questions whose rows are written together
@@ -270,7 +270,7 @@ def _failure(error: Exception) -> Failure:
 def _end_on_full_disk(error: Exception) -> None:
     """Raise DataError for a full disk, which is not the fault of a question and ends the run."""
     if isinstance(error, OSError) and error.errno in _FULL_DISK:
-        raise no_room(error.filename or "a file", error.strerror) from None
+        raise DataError.not_written(error.filename or "a file", error.strerror) from None
 
 
 @functools.lru_cache(maxsize=4)
@@ -443,7 +443,7 @@ class _Tape:
         if isinstance(generator, SimpleNamespace):  # around a function
             owner = generator.answer
         try:
-            who = canonical(identity(owner))
+            who = Keys.canonical(identity(owner))
         except ConfigError as error:
             warnings.warn(
                 f"answers of {generator.name!r} are not recorded: {error.got}; {error.do}",

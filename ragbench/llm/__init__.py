@@ -11,7 +11,7 @@ from ragbench.llm.cassette import Cassette
 from ragbench.llm.endpoints import Endpoint, model_name
 from ragbench.llm.failures import KINDS, CallError
 from ragbench.llm.models import chat_model
-from ragbench.llm.planning import Plan, PlannedStep, plan
+from ragbench.llm.planning import Plan, plan
 from ragbench.llm.reply import Reply, Usage
 from ragbench.llm.structured import label_schema
 from ragbench.llm.wire import estimate_tokens

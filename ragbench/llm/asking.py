@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, Literal, TypedDict, cast
 
 from ragbench.errors import ConfigError
-from ragbench.llm.cassette import Cassette, Keys, canonical
+from ragbench.llm.cassette import Cassette, Keys
 from ragbench.llm.endpoints import Endpoint, Received
 from ragbench.llm.failures import HOST_FAILURES, SILENCE_S, TRANSIENT, CallError
 from ragbench.llm.models import BOUNDS
@@ -190,7 +190,7 @@ def _as_messages(prompt: Any) -> list[dict]:
     try:
         messages = convert_to_openai_messages(convert_to_messages(prompt))
         _check_texts(messages)
-        return json.loads(canonical(messages))
+        return json.loads(Keys.canonical(messages))
     except (ValueError, NotImplementedError, TypeError):
         shown = prompt[0] if isinstance(prompt, list) else prompt
         raise ConfigError(
@@ -657,7 +657,7 @@ def _repair_messages(task: _Task, written: str, problem: str) -> list[dict]:
         f"Your last message cannot be used: {problem}.\n"
         "Answer the same task again. Write one complete JSON value that fits the JSON schema "
         "below, and nothing before "
-        f"or after it.\n\nJSON schema:\n{canonical(_json_schema(task.schema))}"
+        f"or after it.\n\nJSON schema:\n{Keys.canonical(_json_schema(task.schema))}"
     )
     draft = {"role": "assistant", "content": written}
     return [*task.messages, draft, {"role": "user", "content": ask}]

@@ -62,11 +62,6 @@ _inherited: list[sqlite3.Connection] = []
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def canonical(value: Any) -> str:
-    """Write JSON in one way only: sorted names, no spaces, 0.0 as 0."""
-    return _ENCODER.encode(_plain(value))
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, str):
         return value
@@ -98,6 +93,11 @@ class Keys:
             "options": _plain(options),
         }
         self._base = hashlib.sha256(f"{FORMAT}\n{_ENCODER.encode(self.who)}\n".encode())
+
+    @staticmethod
+    def canonical(value: Any) -> str:
+        """Write JSON in one way only: sorted names, no spaces, 0.0 as 0."""
+        return _ENCODER.encode(_plain(value))
 
     def key(self, messages: Sequence[dict], schema: Mapping[str, Any] | None = None) -> str:
         """Return the sha256 (hex) for these messages and this JSON schema."""

@@ -35,7 +35,7 @@ from langsmith import tracing_context
 from pydantic import SecretStr
 
 from ragbench.errors import ConfigError
-from ragbench.llm.cassette import Cassette, canonical
+from ragbench.llm.cassette import Cassette, Keys
 from ragbench.llm.failures import SILENCE_S, CallError, mask, redact, sounds_secret
 from ragbench.llm.identity import address_mark, identity, without_secrets
 from ragbench.llm.models import DEADLINE_S, chat_model
@@ -495,7 +495,7 @@ def _shown(answer: Mapping[str, Any]) -> dict[str, Any]:
     names = ("family", "parent_model", "template", "system", "parameters")
     facts: dict[str, Any] = {name: redact(str(texts.get(name) or "")) for name in names}
     modelfile = {name: facts.pop(name) for name in names[2:]}
-    sha256 = hashlib.sha256(canonical(modelfile).encode()).hexdigest()
+    sha256 = hashlib.sha256(Keys.canonical(modelfile).encode()).hexdigest()
     return {**facts, "modelfile": {**modelfile, "sha256": sha256}}
 
 

@@ -12,7 +12,7 @@ import httpx
 from langchain_ollama import ChatOllama
 from pydantic import Field, ValidationError
 
-from ragbench.errors import ConfigError, check_known, unknown
+from ragbench.errors import ConfigError, check_known
 from ragbench.llm.failures import redact, sounds_secret
 from ragbench.llm.local import LABEL, SMOLLM2, SMOLLM2_SHA256, LocalServer
 from ragbench.llm.wire import OllamaServer, Transport
@@ -241,7 +241,7 @@ def _other(spec: str, temperature: float, api_key: str | None, options: dict) ->
         raise ConfigError(str(error), f"the package of {provider}", "install it with pip") from None
     except ValueError:
         pass  # LangChain does not know it either
-    error = unknown("model provider", provider, NAMES)
+    error = ConfigError.unknown("model provider", provider, NAMES)
     expected = f"{error.expected}, or a provider of LangChain's init_chat_model"
     do = f"{error.do}, or write 'ollama:{spec}' for Ollama, 'openai:{spec}' for another server"
     raise ConfigError(error.got, expected, do)

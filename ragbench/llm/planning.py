@@ -17,7 +17,7 @@ _LIMITS_OF_TOKENS = ("num_predict", "max_completion_tokens")
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedStep:
+class _Step:
     """One row of a Plan: ``calls = cached + remaining``.
 
     ``cached`` are on the cassette. Seconds are those of what remains; ``basis`` says what they rest
@@ -40,18 +40,23 @@ class Plan:
     ``notes`` are lines that are printed below.
     """
 
-    steps: tuple[PlannedStep, ...] = ()
+    steps: tuple[_Step, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def __iter__(self) -> Iterator[PlannedStep]:
+    @classmethod
+    def of(cls, name: str, calls: int, cached: float, seconds: float = 0.0) -> Plan:
+        """Plan one step of which so many calls are recorded."""
+        return cls((_Step(name, calls, cached, calls - cached, seconds),))
+
+    def __iter__(self) -> Iterator[_Step]:
         return iter(self.steps)
 
-    def __getitem__(self, name: str) -> PlannedStep:
+    def __getitem__(self, name: str) -> _Step:
         return {step.name: step for step in self.steps}[name]
 
     def __add__(self, other: Plan) -> Plan:
         """Join two plans; steps of one name are added up."""
-        parts: dict[str, list[PlannedStep]] = {}
+        parts: dict[str, list[_Step]] = {}
         for step in (*self.steps, *other.steps):
             parts.setdefault(step.name, []).append(step)
         steps = tuple(_sum(name, of_name) for name, of_name in parts.items())
@@ -59,13 +64,11 @@ class Plan:
 
     def all_cached(self) -> Plan:
         """Return the plan of calls that turned out to be recorded, all of them."""
-        steps = [
-            PlannedStep(step.name, int(step.cached), step.cached, 0, 0.0) for step in self.steps
-        ]
+        steps = [_Step(step.name, int(step.cached), step.cached, 0, 0.0) for step in self.steps]
         return Plan(tuple(steps), self.notes)
 
     @property
-    def total(self) -> PlannedStep:
+    def total(self) -> _Step:
         """The sum over the steps; a sum with an unknown part is unknown."""
         return _sum("total", self.steps)
 
@@ -121,13 +124,13 @@ def plan(
         seconds = 0.0
         if remaining:
             seconds = remaining * call_s / min(at_once, remaining)
-        steps.append(PlannedStep(name, count, cached, remaining, seconds, basis))
+        steps.append(_Step(name, count, cached, remaining, seconds, basis))
     return Plan(tuple(steps))
 
 
-def _sum(name: str, steps: Sequence[PlannedStep]) -> PlannedStep:
+def _sum(name: str, steps: Sequence[_Step]) -> _Step:
     bases = dict.fromkeys(step.basis for step in steps if step.basis)
-    return PlannedStep(
+    return _Step(
         name,
         calls=sum(step.calls for step in steps),
         cached=sum(step.cached for step in steps),

@@ -101,10 +101,19 @@ class Metric:
         return wanted
 
     @staticmethod
+    def where_lower_is_better() -> list[str]:
+        """Return the columns of which less is better, such as ``hallucination``."""
+        columns = []
+        for column, (name, key) in _every_number().items():
+            if key in METRICS[name].lower_is_better:
+                columns.append(column)
+        return columns
+
+    @staticmethod
     def ends(columns: Iterable[str]) -> dict[str, tuple[float, float]]:
         """Return the worst and the best value that each number can have."""
         every = _every_number()
-        lower = lower_is_better()
+        lower = Metric.where_lower_is_better()
         ends = {}
         for column in columns:
             ends[column] = (0.0, 1.0)  # of a grade on another scale
@@ -298,12 +307,3 @@ def _every_number() -> dict[str, tuple[str, str]]:
                 column = f"{name}_{key}"
             columns[column] = (name, key)
     return columns
-
-
-def lower_is_better() -> list[str]:
-    """Return the columns of which less is better, such as ``hallucination``."""
-    return [
-        column
-        for column, (name, key) in _every_number().items()
-        if key in METRICS[name].lower_is_better
-    ]

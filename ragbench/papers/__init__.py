@@ -17,9 +17,8 @@ import pandas as pd
 from filelock import FileLock
 
 from ragbench._lazy import lazy
-from ragbench.errors import ConfigError, check_known, unknown
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.paths import figures_dir, packaged_data, project_root, written_whole
-from ragbench.rows import no_room
 
 if TYPE_CHECKING:
     from ragbench.papers import live, ragchecker, rageval, thesis
@@ -169,7 +168,7 @@ def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
     """
     frame = ledger(paper, item)
     if frame.empty:
-        raise unknown(f"item of {paper}", item, _published_items(paper))
+        raise ConfigError.unknown(f"item of {paper}", item, _published_items(paper))
     printed = pd.to_numeric(frame["published"], errors="coerce")
     recorded = pd.to_numeric(frame["recorded"], errors="coerce")
     ours = pd.to_numeric(frame["ours"], errors="coerce")
@@ -342,5 +341,5 @@ def _write(measured: pd.DataFrame) -> Path:
         with written_whole(path) as part:
             frame.to_csv(part, index=False, float_format="%.6g", lineterminator="\n")
     except OSError as error:
-        raise no_room(path, error.strerror) from None
+        raise DataError.not_written(path, error.strerror) from None
     return path

@@ -65,11 +65,6 @@ def _described(value: Any) -> Any:
     return {"retriever": getattr(value, "__qualname__", type(value).__name__)}
 
 
-def ranked(pairs: Iterable[tuple[Chunk, float]]) -> list[Hit]:
-    """Number hits that are in order, from 1."""
-    return [Hit(chunk, score, rank) for rank, (chunk, score) in enumerate(pairs, 1)]
-
-
 def _document(chunk: Chunk, **more: Any) -> LangChainDocument:
     """Return a chunk as a LangChain document, with ``more`` in its metadata."""
     metadata = {"title": chunk.title, "doc_id": chunk.doc_id, "chunk_id": chunk.id}
@@ -228,7 +223,7 @@ class Index(Retriever):
         """Return the hits at places in ``chunks``, in the order given."""
         chunks = self._chunks  # every look at a private attribute of a pydantic model is slow
         pairs = zip(places, scores, strict=True)
-        return ranked((chunks[place], score) for place, score in pairs)
+        return Hit.ranked((chunks[place], score) for place, score in pairs)
 
 
 def _checked_chunks(chunks: Iterable[Chunk]) -> list[Chunk]:
@@ -313,7 +308,7 @@ class FromLangChain(Index):
         for query in queries:
             retrieved = [self._found(document) for document in retriever.invoke(query)]
             chunks = list(dict.fromkeys(retrieved))[:k]
-            hits.append(ranked((chunk, 1 / rank) for rank, chunk in enumerate(chunks, 1)))
+            hits.append(Hit.ranked((chunk, 1 / rank) for rank, chunk in enumerate(chunks, 1)))
         return hits
 
     def _asked_for(self, k: int) -> Any:

@@ -9,7 +9,7 @@ from pydantic import PrivateAttr
 
 from ragbench.errors import ConfigError
 from ragbench.records import Chunk, Dataset, Hit, Question
-from ragbench.retrieval.base import Retriever, ranked
+from ragbench.retrieval.base import Retriever
 
 
 class Gold(Retriever):
@@ -59,7 +59,7 @@ class Gold(Retriever):
                     "use it in an Experiment, or Gold().of(data)",
                 )
             evidence = self._evidence[query][:k]
-            hits.append(ranked((chunk, 1.0) for chunk in evidence))
+            hits.append(Hit.ranked((chunk, 1.0) for chunk in evidence))
         return hits
 
 

@@ -26,7 +26,7 @@ from ragbench.prompts import (
     prompt_hash,
 )
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Retriever, Searcher, ranked
+from ragbench.retrieval.base import Retriever, Searcher
 
 log = logging.getLogger(__name__)
 _BULLET = re.compile(r"^\s*(?:[-*•–]\s+|\(?\d{1,2}[.):]\s*)?")  # or a number
@@ -107,7 +107,7 @@ class MultiQuery(Retriever):
             for of_one in itertools.islice(hits_of_each, len(derived)):
                 for hit in of_one:
                     first.setdefault(hit.chunk.id, (hit.chunk, hit.score))
-            hits.append(ranked(first.values())[: min(k, self.keep)])
+            hits.append(Hit.ranked(first.values())[: min(k, self.keep)])
         return hits
 
 

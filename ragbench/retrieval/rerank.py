@@ -30,7 +30,7 @@ from pydantic import Field, PositiveInt, PrivateAttr
 from ragbench.errors import ConfigError, DataError, ModelError, check_known
 from ragbench.onnx_models import OnnxModel
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Retriever, Searcher, ranked
+from ragbench.retrieval.base import Retriever, Searcher
 from ragbench.text.tokens import TokenOffsets, joined_cutoffs, texts_before
 from ragbench.weights import RERANKER
 
@@ -85,7 +85,7 @@ class Hybrid(Retriever):
         # fsum: equal shares in another order must tie, so that the id decides.
         scored = [(-math.fsum(shares[name]), name) for name in chunks]
         best = sorted(scored)[:k]
-        return ranked((chunks[name], -score) for score, name in best)
+        return Hit.ranked((chunks[name], -score) for score, name in best)
 
 
 def reorder(items: Sequence[_T], order: str = "published") -> list[_T]:
@@ -159,7 +159,7 @@ class LongContextReorder(Retriever):
             if self.budget is not None:
                 hits = self._cut(hits, self.budget)
             pairs = [(hit.chunk, hit.score) for hit in hits]
-            reordered.append(ranked(reorder(pairs, self._order)))
+            reordered.append(Hit.ranked(reorder(pairs, self._order)))
         return reordered
 
     @property
@@ -216,7 +216,7 @@ class Rerank(Retriever):
         for hits in candidates:
             scored = [(hit.chunk, next(scores)) for hit in hits]
             scored.sort(key=lambda pair: -pair[1])
-            reranked.append(ranked(scored[:k]))
+            reranked.append(Hit.ranked(scored[:k]))
         return reranked
 
     def _scores(self, pairs: list[_Pair]) -> list[float]:

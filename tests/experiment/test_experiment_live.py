@@ -26,7 +26,7 @@ from ragbench.errors import ConfigError, ModelError
 from ragbench.experiment import load_manifest, load_rows
 from ragbench.generation import PROMPTS
 from ragbench.llm import asking, chat_model
-from ragbench.llm.cassette import canonical
+from ragbench.llm.cassette import Keys
 from ragbench.prompts import prompt_hash
 from ragbench.report.methods import Methods
 from ragbench.retrieval import Dense
@@ -287,7 +287,7 @@ def test_what_the_server_shows_of_a_model_is_in_the_manifest(tmp_path, server):
     live_rows(tmp_path, server, 1)
     model = load_manifest(tmp_path)["axes"]["generator"]["llama"]
     modelfile = model["modelfile"]
-    assert modelfile.pop("sha256") == hashlib.sha256(canonical(modelfile).encode()).hexdigest()
+    assert modelfile.pop("sha256") == hashlib.sha256(Keys.canonical(modelfile).encode()).hexdigest()
     assert modelfile == {
         "template": server.template,
         "system": "You are kind.",

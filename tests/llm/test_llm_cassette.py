@@ -24,7 +24,7 @@ from pydantic import BaseModel
 import recorded as shipped
 from ragbench.errors import ConfigError, DataError
 from ragbench.llm import CallError, Cassette, ask
-from ragbench.llm.cassette import Keys, canonical
+from ragbench.llm.cassette import Keys
 from ragbench.paths import packaged_data
 
 PROMPTS = ("p0", "p1", "p2")
@@ -113,7 +113,7 @@ def test_the_key_is_the_sha256_of_the_canonical_request():
     key = keys.key([{"role": "user", "content": "hé"}])
     assert key == hashlib.sha256(text.encode()).hexdigest()
     value = {"b": 0.0, "a": [1.0, True, None, ("é", "\n")]}
-    assert canonical(value) == '{"a":[1,true,null,["é","\\n"]],"b":0}'
+    assert Keys.canonical(value) == '{"a":[1,true,null,["é","\\n"]],"b":0}'
 
 
 @pytest.mark.parametrize(
