@@ -103,7 +103,10 @@ class Book:
     def screenshot(self, cell, path):
         """Write the picture of one cell's output."""
         path.parent.mkdir(parents=True, exist_ok=True)
+        size = self.page.viewport_size
+        self.page.set_viewport_size({**size, "height": 1600})  # or a long one has the toolbar on it
         self.output(cell).screenshot(path=path)
+        self.page.set_viewport_size(size)
 
 
 @pytest.fixture(scope="session")
